@@ -48,6 +48,18 @@ type Column struct {
 	Generated  bool // VIRTUAL or STORED
 	Virtual    bool // VIRTUAL
 	Compressed bool // MariaDB COMPRESSED
+
+	// MaxBytes is the greatest length in bytes of KindText and KindBinary, 0 when unknown. It is the surest sign that a
+	// row image was written under another definition: another character set has another number of bytes.
+	MaxBytes int
+
+	// unknown marks the Labels that the server's schema does not tell: it writes ? for what its own utf8mb3 lacks.
+	unknown []bool
+}
+
+// unknownLabel says whether Labels[i] is not known.
+func (c *Column) unknownLabel(i int) bool {
+	return i < len(c.unknown) && c.unknown[i]
 }
 
 // Key is a unique key whose columns are all NOT NULL and used whole.
@@ -73,6 +85,10 @@ type Table struct {
 
 	// Versioned is the ordinal of MariaDB's row_end column when the table is system-versioned, else -1.
 	Versioned int
+
+	// hidden is how many columns beyond Columns a row image may have: those of functional key parts and of MariaDB's
+	// hashed unique keys, which some versions of the servers write.
+	hidden int
 }
 
 // Column finds a column by name, as the server does: without regard to case. It gives -1 when there is none.
