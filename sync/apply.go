@@ -1,0 +1,324 @@
+package sync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/rowcached/rowcached/binlog"
+	"github.com/rowcached/rowcached/mapping"
+	"github.com/rowcached/rowcached/server/memory"
+)
+
+// applier is the tail's side of the engine. All of it is guarded by Engine.mu.
+type applier struct {
+	begun      int // Batch.Mark at the transaction's begin
+	inTx       bool
+	txStepped  bool      // part of this transaction was published already
+	commitTime time.Time // of the transaction being read
+	pending    []time.Time
+	savepoints []savepoint
+	restarts   []restart // decided inside the transaction, carried out at its commit
+
+	lastCommit time.Time // newest plausible commit time
+	lastWord   time.Time // last event of any kind
+
+	keyBuf, oldKeyBuf, valBuf []byte
+}
+
+type savepoint struct {
+	name string
+	mark int
+}
+
+// restart is a table that must be copied again; with err it is put aside first, since copying at once would not help.
+type restart struct {
+	t      *table
+	reason string
+	err    error
+}
+
+// apply gives every event of the tail its effect, in order, until the source ends.
+func (e *Engine) apply(ctx context.Context) error {
+	src := e.cfg.Source
+	for {
+		ev, err := src.Next(ctx)
+		if err != nil {
+			return err
+		}
+		e.mu.Lock()
+		err = e.handleLocked(ev)
+		if err == nil && !e.inTx {
+			if e.batch.Len() > 0 && (!src.Buffered() || e.batch.Len() >= groupItems || e.batch.Bytes() >= groupBytes) {
+				e.publishLocked()
+			}
+			e.advanceLocked()
+		}
+		e.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (e *Engine) handleLocked(ev *binlog.Event) error {
+	e.lastWord = time.Now()
+	switch ev.Kind {
+	case binlog.EventBegin:
+		e.resetTransactionLocked()
+		e.inTx, e.begun, e.commitTime = true, e.batch.Mark(), ev.CommitTime
+	case binlog.EventRows:
+		return e.rowsLocked(ev)
+	case binlog.EventSavepoint:
+		e.savepoints = append(e.savepoints, savepoint{ev.Name, e.batch.Mark()})
+	case binlog.EventRollbackTo:
+		e.rollbackToLocked(ev.Name)
+	case binlog.EventCommit:
+		e.commitLocked()
+	case binlog.EventAbort:
+		e.abortLocked()
+	case binlog.EventInvalidate:
+		e.invalidateLocked(ev)
+	case binlog.EventHeartbeat:
+		if !e.inTx && e.batch.Len() == 0 {
+			e.lag.Store(0)
+		}
+	case binlog.EventWake:
+	default:
+		panic(fmt.Sprintf("sync: event kind %d is not known here", ev.Kind))
+	}
+	return nil
+}
+
+// resetTransactionLocked forgets the state of the transaction that was being read, not its prepared items.
+func (e *Engine) resetTransactionLocked() {
+	e.inTx, e.txStepped = false, false
+	e.savepoints, e.restarts = e.savepoints[:0], e.restarts[:0]
+}
+
+func (e *Engine) commitLocked() {
+	e.transactions.Add(1)
+	if !e.commitTime.IsZero() {
+		e.pending = append(e.pending, e.commitTime)
+	}
+	restarts := e.restarts
+	e.resetTransactionLocked()
+	if len(restarts) == 0 {
+		if e.batch.Len() == 0 {
+			e.pending = e.pending[:0]
+		}
+		return
+	}
+	// What stands before the change of a table becomes visible before the table disappears, in source order.
+	e.publishLocked()
+	for _, r := range restarts {
+		if r.err != nil {
+			e.failLocked(r.t, r.err)
+			continue
+		}
+		e.restartLocked(r.t, r.reason)
+	}
+}
+
+// noteRestartLocked decides that a table is copied again when this transaction commits.
+func (e *Engine) noteRestartLocked(t *table, reason string, err error) {
+	if !e.restartingLocked(t) {
+		e.restarts = append(e.restarts, restart{t, reason, err})
+	}
+}
+
+func (e *Engine) restartingLocked(t *table) bool {
+	for _, r := range e.restarts {
+		if r.t == t {
+			return true
+		}
+	}
+	return false
+}
+
+// abortLocked drops a transaction that the connection's end cut short. It will be given again, whole.
+func (e *Engine) abortLocked() {
+	if e.inTx {
+		e.batch.Truncate(e.begun)
+	}
+	e.resetTransactionLocked()
+}
+
+func (e *Engine) rollbackToLocked(name string) {
+	for i := len(e.savepoints) - 1; i >= 0; i-- {
+		if s := e.savepoints[i]; s.name == name {
+			if e.txStepped {
+				break // what was rolled back may be visible already
+			}
+			e.batch.Truncate(s.mark)
+			e.savepoints = e.savepoints[:i+1]
+			return
+		}
+	}
+	// An unknown savepoint, or rows that are out already: only a copy tells what is true.
+	if !e.txStepped {
+		e.batch.Truncate(e.begun)
+	}
+	for _, t := range e.tables {
+		e.noteRestartLocked(t, "savepoint", nil)
+	}
+}
+
+func (e *Engine) invalidateLocked(ev *binlog.Event) {
+	if ev.All {
+		for _, t := range e.tables {
+			e.noteRestartLocked(t, ev.Reason, nil)
+		}
+	}
+	for _, n := range ev.Tables {
+		if t := e.byName[n]; t != nil {
+			e.noteRestartLocked(t, ev.Reason, nil)
+		}
+	}
+	if !e.inTx {
+		e.commitLocked()
+	}
+}
+
+// publishLocked makes everything prepared visible in one step (I7).
+func (e *Engine) publishLocked() {
+	e.batch.Publish()
+	now := time.Now()
+	for _, c := range e.pending {
+		d := e.plausible(now, c)
+		if e.cfg.OnVisible != nil {
+			e.cfg.OnVisible(d)
+		}
+		e.lag.Store(int64(d))
+	}
+	e.pending = e.pending[:0]
+}
+
+// plausible gives the time from commit to now. A commit time can be forged by SET TIMESTAMP where the log holds
+// no time of its own for the commit; one that lies over a minute before its predecessor's is not believed.
+func (e *Engine) plausible(now, commit time.Time) time.Duration {
+	if commit.Before(e.lastCommit.Add(-time.Minute)) {
+		return 0
+	}
+	if commit.After(e.lastCommit) && !commit.After(now.Add(time.Minute)) {
+		e.lastCommit = commit
+	}
+	return max(now.Sub(commit), 0)
+}
+
+// rowsLocked prepares the items of one rows event.
+func (e *Engine) rowsLocked(ev *binlog.Event) error {
+	t := e.byName[ev.Table.TableName]
+	if t == nil || !t.live || e.restartingLocked(t) {
+		return nil
+	}
+	m := t.mapping
+	var n int64
+	defer func() {
+		e.rowsSeen.Add(uint64(n))
+		switch ev.Op {
+		case binlog.OpInsert:
+			t.inserts.Add(n)
+		case binlog.OpUpdate:
+			t.updates.Add(n)
+		case binlog.OpDelete:
+			t.deletes.Add(n)
+		}
+	}()
+	for {
+		before, after, err := ev.NextRow()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			e.log.Error("a row of a mapped table could not be decoded; copying the table again", "table", t.name.String(), "err", err)
+			e.noteRestartLocked(t, "decode", nil)
+			return nil
+		}
+		n++
+		if reason, err := e.rowLocked(t, m, before, after); reason != "" {
+			e.noteRestartLocked(t, reason, err)
+			return nil
+		}
+		if e.batch.Bytes() >= wholeBytes {
+			e.stepLocked()
+		}
+	}
+}
+
+// stepLocked publishes part of a transaction that is too large to be held back (G3's exception, I9).
+func (e *Engine) stepLocked() {
+	if !e.txStepped {
+		e.txStepped = true
+		e.stepped.Add(1)
+	}
+	e.batch.Publish()
+	e.begun = e.batch.Mark()
+	for i := range e.savepoints {
+		e.savepoints[i].mark = e.begun
+	}
+}
+
+// rowLocked prepares one row change. A reason is given when the row alone does not tell what the table holds now.
+func (e *Engine) rowLocked(t *table, m *mapping.Mapping, before, after *binlog.Row) (reason string, fatal error) {
+	var hadOld bool
+	if before != nil {
+		for _, c := range m.KeyColumns() {
+			if !before.Has(c) {
+				return "row_image", nil
+			}
+		}
+		var err error
+		e.oldKeyBuf, err = m.AppendKey(e.oldKeyBuf[:0], before)
+		hadOld = err == nil
+	}
+	if after == nil {
+		if hadOld {
+			e.batch.Delete(t.space, e.oldKeyBuf)
+		}
+		return "", nil
+	}
+	for _, c := range m.Columns() {
+		if !after.Has(c) {
+			return "row_image", nil
+		}
+	}
+	var err error
+	e.keyBuf, err = m.AppendKey(e.keyBuf[:0], after)
+	if err != nil {
+		e.skipLocked(t, err)
+		if hadOld {
+			e.batch.Delete(t.space, e.oldKeyBuf)
+		}
+		return "", nil
+	}
+	if hadOld && string(e.keyBuf) != string(e.oldKeyBuf) {
+		e.batch.Delete(t.space, e.oldKeyBuf)
+	}
+	e.valBuf, err = m.AppendValue(e.valBuf[:0], after)
+	if err != nil {
+		e.log.Error("a row could not be rendered; copying its table again", "table", t.name.String(), "err", err)
+		return "decode", nil
+	}
+	cas, _ := m.CAS(after)
+	err = e.batch.Put(t.space, e.keyBuf, e.valBuf, m.Flags(after), m.Expire(after, time.Now().Unix()), cas)
+	switch {
+	case errors.Is(err, memory.ErrTooLarge):
+		e.skipLocked(t, err)
+		e.batch.Delete(t.space, e.keyBuf)
+	case err != nil:
+		return "memory", fmt.Errorf("%s does not fit into memory; raise memory.limit: %w", t.name, err)
+	}
+	return "", nil
+}
+
+// skipLocked counts a row that cannot be served, and says so once for each table.
+func (e *Engine) skipLocked(t *table, err error) {
+	t.skipped.Add(1)
+	if t.skipLogged.CompareAndSwap(false, true) {
+		e.log.Warn("a row cannot be served over memcached and is left out; further ones of this table are only counted",
+			"table", t.name.String(), "err", err)
+	}
+}

@@ -1,0 +1,50 @@
+package sync
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/rowcached/rowcached/binlog"
+	"github.com/rowcached/rowcached/mapping"
+	"github.com/rowcached/rowcached/server/memory"
+)
+
+// table is one mapped table. Everything but the atomics belongs to Engine.mu.
+type table struct {
+	index int
+	spec  mapping.Spec
+	name  binlog.TableName
+
+	state State
+	since time.Time
+	err   error
+
+	mapping *mapping.Mapping // nil until the definition was read once
+	space   memory.Space
+	live    bool // space exists and belongs to this table
+
+	// generation counts the copies; what a copy of an older one reports is ignored.
+	generation int
+	cancelCopy func() // ends the copy under way; nil when there is none
+
+	goal    binlog.Position // StateWaiting, StateCatching: what the tail must reach
+	retryAt time.Time       // StateFailed
+	backoff time.Duration
+
+	resyncs map[string]uint64
+
+	estimated atomic.Int64
+	copied    atomic.Int64
+	progress  atomic.Int64
+	inserts   atomic.Int64
+	updates   atomic.Int64
+	deletes   atomic.Int64
+	skipped   atomic.Int64
+
+	skipLogged atomic.Bool
+}
+
+// enter moves the table to a state. Needs Engine.mu.
+func (t *table) enterLocked(s State, err error) {
+	t.state, t.err, t.since = s, err, time.Now()
+}
