@@ -237,14 +237,29 @@ func text(c column, raw []byte) string {
 
 func abs(v float64) float64 { return max(v, -v) }
 
+// key renders the template. In a column that another follows, '%' and the first byte of the literal behind
+// it are written as %XX.
 func (m mapping) key(row map[string]cell) string {
-	return regexp.MustCompile(`\{[^}]*\}`).ReplaceAllStringFunc(m.Key, func(name string) string {
-		c := row[strings.ToLower(strings.Trim(name, "{}"))]
+	places := regexp.MustCompile(`\{[^}]*\}`).FindAllStringIndex(m.Key, -1)
+	var key strings.Builder
+	at := 0
+	for i, place := range places {
+		key.WriteString(m.Key[at:place[0]])
+		at = place[1]
+		c := row[strings.ToLower(m.Key[place[0]+1:place[1]-1])]
 		if c.column.kind == "bit" {
-			return new(big.Int).SetBytes([]byte(c.text)).String()
+			key.WriteString(new(big.Int).SetBytes([]byte(c.text)).String())
+			continue
 		}
-		return c.text
-	})
+		for _, b := range []byte(c.text) {
+			if i < len(places)-1 && (b == '%' || b == m.Key[at]) {
+				fmt.Fprintf(&key, "%%%02X", b)
+			} else {
+				key.WriteByte(b)
+			}
+		}
+	}
+	return key.String() + m.Key[at:]
 }
 
 func (m mapping) value(columns []column, row map[string]cell) ([]byte, error) {

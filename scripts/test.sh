@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Runs every check and test of the project; `make test` provisions the servers first.
+# The last line is the test runner's own count.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
+gotestsum=gotest.tools/gotestsum@v1.13.0
+
+step() { printf '== %s\n' "$*"; }
+
+step gofmt
+unformatted="$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 -r gofmt -l)"
+if [ -n "$unformatted" ]; then
+	printf 'not formatted (run gofmt -w):\n%s\n' "$unformatted" >&2
+	exit 1
+fi
+
+step go mod tidy
+go mod tidy -diff
+
+step go vet
+go vet ./...
+
+step staticcheck
+go run "$staticcheck" ./...
+
+# Unit tests run with the race detector. The integration tests drive processes: it is the daemon that they
+# run which is built with it.
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+step build the daemon with the race detector
+go build -race -o "$work/rowcached" ./cmd/rowcached
+
+step tests
+export ROWCACHED_REQUIRE_SERVERS=1 ROWCACHED_BIN="$work/rowcached"
+cat >"$work/tests" <<'END'
+#!/usr/bin/env bash
+code=0
+go list ./... | grep -v '/integration\(/\|$\)' | xargs go test -json -race -timeout 10m || code=1
+go test -json -timeout 12m ./integration/... || code=1
+exit $code
+END
+chmod +x "$work/tests"
+go run "$gotestsum" --format pkgname-and-test-fails --raw-command -- "$work/tests"
