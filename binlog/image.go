@@ -96,11 +96,11 @@ type imageColumn struct {
 	prefix  uint8    // bytes of the length before the cell
 	json    bool
 	char    bool // a CHAR: blanks at the end do not count
-	swapped bool // UUID: see appendUUID
-	fsp     int  // digits of a second's fraction
-	whole   int  // DECIMAL: digits before the point
-	scale   int  // DECIMAL: digits after it
-	pad     int  // width of ZEROFILL, bytes of BINARY
+	mariadb bool
+	fsp     int // digits of a second's fraction
+	whole   int // DECIMAL: digits before the point
+	scale   int // DECIMAL: digits after it
+	pad     int // width of ZEROFILL, bytes of BINARY
 	labels  [][]byte
 	members []bool // labels[i] is known
 }
@@ -140,7 +140,7 @@ func NewImageDecoder(t *Table, types []byte, meta []uint16, mariadb bool) (*Imag
 		if i >= len(t.Columns) {
 			continue
 		}
-		c.column = &t.Columns[i]
+		c.column, c.mariadb = &t.Columns[i], mariadb
 		if err := c.compile(types[i], meta[i], mariadb); err != nil {
 			return nil, fmt.Errorf("%w: %s.%s is %s, its row images have type %d, metadata %#x: %v",
 				ErrShape, t.TableName, c.column.Name, c.column.Type, types[i], meta[i], err)

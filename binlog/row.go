@@ -216,17 +216,22 @@ func (r *Row) AppendText(dst []byte, col int) ([]byte, error) {
 	return out, nil
 }
 
-// appendQuery appends a value as a query gave it, made equal to what the log gives.
+// appendQuery appends a value as a query gave it, made equal to what the log gives. go-sql-driver makes an int64 of every
+// integer and YEAR, and database/sql bytes of that: the zeros before it have to be put back.
 func (r *Row) appendQuery(dst []byte, col int, v []byte) ([]byte, error) {
 	c := &r.table.Columns[col]
-	if c.Kind == KindFloat && c.Decimals < 0 {
+	start := len(dst)
+	switch {
+	case c.Kind == KindFloat && c.Decimals < 0:
 		return appendQueryFloat(dst, c, v)
+	case c.Kind == KindInt && c.Zerofill, c.Kind == KindYear:
+		return padZeros(append(dst, v...), start, c.Width), nil
 	}
 	return append(dst, v...), nil
 }
 
-// Int gives the number in an integer, BIT or YEAR column. For an unsigned one v holds its 64 bits, to be read as uint64(v). It is not ok for
-// SQL NULL, an absent column and every other type.
+// Int gives the number in an integer, BIT or YEAR(4) column. For an unsigned one v holds its 64 bits, to be read as
+// uint64(v). It is not ok for SQL NULL, an absent column and every other type.
 func (r *Row) Int(col int) (v int64, unsigned, ok bool) {
 	c := r.cells[col]
 	if c.n > cellMax {
@@ -259,6 +264,9 @@ func (r *Row) Int(col int) (v int64, unsigned, ok bool) {
 		}
 		return int64(u), true, true
 	case KindYear:
+		if column.Width == 2 {
+			return 0, true, false
+		}
 		if r.image == nil {
 			v, ok = parseInt(b)
 			return v, true, ok

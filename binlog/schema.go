@@ -49,14 +49,19 @@ func QuoteName(s string) string { return "`" + strings.ReplaceAll(s, "`", "``") 
 // Quoted gives the name as SQL takes it: `schema`.`name`.
 func (n TableName) Quoted() string { return QuoteName(n.Schema) + "." + QuoteName(n.Name) }
 
-// SelectExpr gives the SQL expression for column i whose text Row.SetQuery takes: the quoted name, save for a FLOAT
-// without decimals, which as a DOUBLE shows all the digits of its value.
+// SelectExpr gives the SQL expression for column i whose text Row.SetQuery takes. It is the quoted name, save for a FLOAT
+// without decimals, which as a DOUBLE shows all the digits of its value, and other floating-point columns, which go
+// through CONCAT so that they arrive as the server's text: a driver that sees their type makes numbers of them.
 func (t *Table) SelectExpr(i int) string {
 	c := &t.Columns[i]
-	if c.Kind == KindFloat && c.Decimals < 0 {
-		return "(" + QuoteName(c.Name) + "*1e0)"
+	name := QuoteName(c.Name)
+	switch {
+	case c.Kind == KindFloat && c.Decimals < 0:
+		return "(" + name + "*1e0)"
+	case c.Kind == KindFloat, c.Kind == KindDouble:
+		return "CONCAT(" + name + ")"
 	}
-	return QuoteName(c.Name)
+	return name
 }
 
 // LoadTable reads the definition that a table has now. It fails with ErrNoTable, or with an *UnsupportedError for a view

@@ -2,7 +2,6 @@ package binlog
 
 import (
 	"fmt"
-	"net/netip"
 	"strconv"
 )
 
@@ -53,10 +52,44 @@ func textInet4(_ *Row, _ *imageColumn, dst, cell []byte) ([]byte, error) {
 	return dst, nil
 }
 
+// textInet6 appends MariaDB's INET6. It is not quite RFC 5952: a single zero group is left out as well, and whatever begins
+// with six groups of zeros, or five and ffff, ends like an IPv4 address.
 func textInet6(_ *Row, _ *imageColumn, dst, cell []byte) ([]byte, error) {
 	var space [16]byte
-	if _, err := fixed(&space, cell, 16); err != nil {
+	u, err := fixed(&space, cell, 16)
+	if err != nil {
 		return dst, err
 	}
-	return netip.AddrFrom16(space).AppendTo(dst), nil
+	var groups [8]uint16
+	for i := range groups {
+		groups[i] = uint16(u[2*i])<<8 | uint16(u[2*i+1])
+	}
+	gap, size := -1, 0 // the longest run of zeros
+	for i := 0; i < 8; i++ {
+		from := i
+		for i < 8 && groups[i] == 0 {
+			i++
+		}
+		if i-from > size {
+			gap, size = from, i-from
+		}
+	}
+	for i := 0; i < 8; i++ {
+		if i == gap {
+			if i == 0 {
+				dst = append(dst, ':')
+			}
+			dst = append(dst, ':')
+			i += size - 1
+			continue
+		}
+		if i == 6 && gap == 0 && (size == 6 || size == 5 && groups[5] == 0xffff) {
+			return textInet4(nil, nil, dst, u[12:])
+		}
+		dst = strconv.AppendUint(dst, uint64(groups[i]), 16)
+		if i != 7 {
+			dst = append(dst, ':')
+		}
+	}
+	return dst, nil
 }

@@ -55,13 +55,7 @@ func textFloat(_ *Row, c *imageColumn, dst, cell []byte) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return dst, fmt.Errorf("%w: not a finite number", ErrCorrupt)
 	}
-	start := len(dst)
-	if c.column.Decimals >= 0 {
-		dst = strconv.AppendFloat(dst, f, 'f', c.column.Decimals, 64)
-	} else {
-		dst = appendReal(dst, f, 32)
-	}
-	return padZeros(dst, start, c.pad), nil
+	return appendColumnReal(dst, c, f, 32), nil
 }
 
 // textDouble appends DOUBLE as the server does: the shortest digits that give the float64 back, or exactly d decimals
@@ -71,13 +65,21 @@ func textDouble(_ *Row, c *imageColumn, dst, cell []byte) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return dst, fmt.Errorf("%w: not a finite number", ErrCorrupt)
 	}
+	return appendColumnReal(dst, c, f, 64), nil
+}
+
+// appendColumnReal appends f as its column shows it. MariaDB has no negative zero.
+func appendColumnReal(dst []byte, c *imageColumn, f float64, size int) []byte {
+	if f == 0 && c.mariadb {
+		f = 0
+	}
 	start := len(dst)
 	if c.column.Decimals >= 0 {
-		dst = strconv.AppendFloat(dst, f, 'f', c.column.Decimals, 64)
+		dst = appendFixed(dst, f, c.column.Decimals)
 	} else {
-		dst = appendReal(dst, f, 64)
+		dst = appendReal(dst, f, size)
 	}
-	return padZeros(dst, start, c.pad), nil
+	return padZeros(dst, start, c.pad)
 }
 
 // appendQueryFloat appends a FLOAT without decimals that a query gave as a DOUBLE (see Table.SelectExpr): the same text
@@ -129,6 +131,30 @@ func parseFloat(v []byte) (float64, bool) {
 	}
 	f, err := strconv.ParseFloat(string(v), 64) // the conversion does not escape
 	return f, err == nil
+}
+
+// appendFixed appends f with so many decimals, as the server does (its my_fcvt): where the shortest digits that give the
+// float64 back have no more decimals, zeros follow them, and the digits of the exact value do not show.
+func appendFixed(dst []byte, f float64, decimals int) []byte {
+	start := len(dst)
+	dst = strconv.AppendFloat(dst, f, 'f', -1, 64)
+	have, point := 0, false
+	for i := len(dst) - 1; i >= start; i-- {
+		if dst[i] == '.' {
+			have, point = len(dst)-1-i, true
+			break
+		}
+	}
+	if have > decimals {
+		return strconv.AppendFloat(dst[:start], f, 'f', decimals, 64)
+	}
+	if !point && decimals > 0 {
+		dst = append(dst, '.')
+	}
+	for ; have < decimals; have++ {
+		dst = append(dst, '0')
+	}
+	return dst
 }
 
 var pow10 = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}

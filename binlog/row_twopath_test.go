@@ -1,0 +1,358 @@
+package binlog
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-mysql-org/go-mysql/client"
+	gomysql "github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/rowcached/rowcached/integration/servers"
+)
+
+// A typeSection is one column type of testdata/types.txt with its values.
+type typeSection struct {
+	servers []string
+	with    []string // the statements to run before
+	typ     string
+	values  []string
+}
+
+func readTypes(t *testing.T) []typeSection {
+	t.Helper()
+	f, err := os.Open("testdata/types.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var all []typeSection
+	var on, with, types, values []string
+	flush := func() {
+		for _, typ := range types {
+			all = append(all, typeSection{on, with, typ, values})
+		}
+		types, values = nil, nil
+	}
+	scan := bufio.NewScanner(f)
+	for scan.Scan() {
+		line := strings.TrimSpace(scan.Text())
+		word, rest, _ := strings.Cut(line, " ")
+		switch word {
+		case "", "#":
+		case "on":
+			flush()
+			on = strings.Fields(rest)
+		case "with":
+			flush()
+			with = []string{rest}
+			if rest == "" {
+				with = nil
+			}
+		case "type":
+			if values != nil {
+				flush()
+			}
+			types = append(types, rest)
+		default:
+			values = append(values, line)
+		}
+	}
+	if err := scan.Err(); err != nil {
+		t.Fatal(err)
+	}
+	flush()
+	return all
+}
+
+// queried is what the query path gave for a row.
+type queried struct {
+	text   []byte
+	null   bool
+	int    int64
+	isInt  bool
+	source string // the value as testdata has it
+}
+
+// TestTwoPaths stores every value of testdata/types.txt in a column of every type named with it, on every server, and
+// compares what the query path and the log's row images give (I2).
+func TestTwoPaths(t *testing.T) {
+	sections := readTypes(t)
+	for _, kind := range servers.Kinds() {
+		t.Run(string(kind), func(t *testing.T) {
+			testTwoPaths(t, kind, sections)
+		})
+	}
+}
+
+func testTwoPaths(t *testing.T, kind servers.Kind, sections []typeSection) {
+	ctx := context.Background()
+	srv := servers.Start(t, kind, "--character-set-server=utf8mb4")
+	mariadb := kind.Flavor() == "mariadb"
+	db := srv.DB()
+	srv.Exec(t, "CREATE DATABASE two")
+	conn := querySession(t, db, mariadb)
+	exec := func(q string) error {
+		_, err := conn.ExecContext(ctx, q)
+		return err
+	}
+
+	wire := wireSession(t, srv.Addr, mariadb)
+
+	tables := map[TableName]*Table{}
+	rows := map[TableName]map[int64]queried{}
+	var types, refused int
+	for i, s := range sections {
+		if !slices.Contains(s.servers, string(kind)) {
+			continue
+		}
+		types++
+		for _, w := range s.with {
+			if err := exec(w); err != nil {
+				t.Fatalf("%s: %v", w, err)
+			}
+			if strings.HasPrefix(w, "SET GLOBAL") { // for the sessions that come
+				conn = querySession(t, db, mariadb)
+			}
+		}
+		name := TableName{"two", fmt.Sprintf("t%d", i)}
+		if err := exec(fmt.Sprintf("CREATE TABLE %s (id INT PRIMARY KEY, v %s, n INT)", name.Quoted(), s.typ)); err != nil {
+			t.Errorf("%s: %v", s.typ, err)
+			continue
+		}
+		values := s.values
+		if !strings.Contains(s.typ, "GENERATED") {
+			values = append([]string{"NULL"}, values...)
+		}
+		source := map[int64]string{}
+		for k, v := range values {
+			id := int64(k + 1)
+			if err := exec(fmt.Sprintf("INSERT INTO %s (id, v, n) VALUES (%d, %s, 77)", name.Quoted(), id, v)); err != nil {
+				refused++
+				if testing.Verbose() {
+					t.Logf("%s does not take %.60s: %v", s.typ, v, err)
+				}
+				continue
+			}
+			source[id] = v
+		}
+		if err := exec(fmt.Sprintf("UPDATE %s SET n=78", name.Quoted())); err != nil {
+			t.Fatal(err)
+		}
+		if len(source) < 2 && len(values) > 1 {
+			t.Errorf("%s took no value", s.typ)
+		}
+		table, err := LoadTable(ctx, conn, name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		tables[name] = table
+		rows[name] = queryRows(t, conn, table, source)
+		compareSelect(t, wire, table, rows[name])
+		if len(rows[name]) != len(source) {
+			t.Errorf("%s: %d rows of %d", s.typ, len(rows[name]), len(source))
+		}
+	}
+
+	made := decoders{mariadb: mariadb}
+	var row Row
+	seen := map[TableName]map[int64]int{}
+	var images, differences int
+	readLog(t, db, func(l logRow) int {
+		table := tables[l.table.name]
+		d, err := (*ImageDecoder)(nil), error(nil)
+		if table != nil {
+			d, err = NewImageDecoder(table, l.table.types, l.table.meta, mariadb)
+		}
+		if table == nil || err != nil {
+			if err != nil && seen[l.table.name] == nil {
+				t.Error(err)
+				differences++
+			}
+			seen[l.table.name] = map[int64]int{}
+			return len(l.data)
+		}
+		d = made.get(t, table, l.table)
+		n, err := row.SetImage(d, l.present, l.data)
+		if err != nil {
+			t.Errorf("%s: %v", table.Columns[1].Type, err)
+			differences++
+			return len(l.data)
+		}
+		images++
+		id, _, _ := row.Int(0)
+		if seen[table.TableName][id] > 0 && t.Failed() {
+			seen[table.TableName][id]++
+			return n // one word about each value
+		}
+		if seen[table.TableName] == nil {
+			seen[table.TableName] = map[int64]int{}
+		}
+		seen[table.TableName][id]++
+		want, ok := rows[table.TableName][id]
+		got, err := row.AppendText(nil, 1)
+		v, _, isInt := row.Int(1)
+		tail, _, _ := row.Int(2)
+		expect := int64(77)
+		if l.after {
+			expect = 78
+		}
+		switch {
+		case !ok:
+			t.Errorf("%s: row %d is not in the table", table.Columns[1].Type, id)
+		case err != nil:
+			t.Errorf("%s, %.60s: %v", table.Columns[1].Type, want.source, err)
+		case row.IsNull(1) != want.null || !bytes.Equal(got, want.text):
+			t.Errorf("%s, %.60s:\nquery %.300q null %v\nimage %.300q null %v", table.Columns[1].Type, want.source, want.text, want.null, got, row.IsNull(1))
+		case isInt != want.isInt || v != want.int:
+			t.Errorf("%s, %.60s: query's number %d, %v; image's %d, %v", table.Columns[1].Type, want.source, want.int, want.isInt, v, isInt)
+		case tail != expect:
+			t.Errorf("%s, %.60s: the next column is %d, not %d", table.Columns[1].Type, want.source, tail, expect)
+		default:
+			return n
+		}
+		differences++
+		return n
+	})
+	values := 0
+	for name, all := range rows {
+		for id, q := range all {
+			values++
+			if seen[name][id] != 3 { // inserted, before, after
+				t.Errorf("%s, %.60s: %d images instead of 3", tables[name].Columns[1].Type, q.source, seen[name][id])
+				differences++
+			}
+		}
+	}
+	t.Logf("%s %s: %d column types, %d values (%d refused by the server), %d row images, %d differences",
+		kind, srv.Version, types, values, refused, images, differences)
+}
+
+// queryRows reads a table's rows by the query path.
+func queryRows(t *testing.T, conn *sql.Conn, table *Table, source map[int64]string) map[int64]queried {
+	t.Helper()
+	var exprs []string
+	var cols []int
+	for i := range table.Columns {
+		exprs = append(exprs, table.SelectExpr(i))
+		cols = append(cols, i)
+	}
+	rows, err := conn.QueryContext(context.Background(), "SELECT "+strings.Join(exprs, ", ")+" FROM "+table.Quoted())
+	if err != nil {
+		t.Fatalf("%s: %v", table.Columns[1].Type, err)
+	}
+	defer rows.Close()
+	all := map[int64]queried{}
+	vals := make([]sql.RawBytes, len(exprs))
+	ptrs := make([]any, len(exprs))
+	for i := range vals {
+		ptrs[i] = &vals[i]
+	}
+	var row Row
+	for rows.Next() {
+		if err := rows.Scan(ptrs...); err != nil {
+			t.Fatal(err)
+		}
+		row.SetQuery(table, cols, vals)
+		id, _, ok := row.Int(0)
+		text, err := row.AppendText(nil, 1)
+		if err != nil || !ok {
+			t.Fatalf("%s: %v", table.Columns[1].Type, err)
+		}
+		q := queried{text: text, null: row.IsNull(1), source: source[id]}
+		q.int, _, q.isInt = row.Int(1)
+		all[id] = q
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatalf("%s: SELECT %s: %v", table.Columns[1].Type, exprs, err)
+	}
+	return all
+}
+
+// wireSession opens a session with SessionSettings whose results show the bytes on the wire.
+func wireSession(t *testing.T, addr string, mariadb bool) *client.Conn {
+	t.Helper()
+	conn, err := client.Connect(addr, "root", "", "", func(c *client.Conn) error {
+		c.UnsetCapability(gomysql.CLIENT_QUERY_ATTRIBUTES) // see wireRows
+		c.UnsetCapability(gomysql.CLIENT_DEPRECATE_EOF)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() }) // an error would only say that the server is gone
+	for _, s := range SessionSettings(mariadb) {
+		if _, err := conn.Execute(s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+	return conn
+}
+
+// compareSelect compares what the query path gave with the bytes of a plain SELECT, which only a FLOAT without decimals
+// may differ from: the server prints six digits of it.
+func compareSelect(t *testing.T, wire *client.Conn, table *Table, want map[int64]queried) {
+	t.Helper()
+	c := &table.Columns[1]
+	rows := wireRows(t, wire, "SELECT id, v FROM "+table.Quoted())
+	if len(rows) != len(want) {
+		t.Errorf("%s: %d rows on the wire, %d by the query path", c.Type, len(rows), len(want))
+	}
+	for _, data := range rows {
+		first, _, n, err := gomysql.LengthEncodedString(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, null, _, err := gomysql.LengthEncodedString(data[n:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, _ := parseInt(first)
+		q := want[id]
+		if c.Kind == KindFloat && c.Decimals < 0 {
+			continue
+		}
+		if null != q.null || !bytes.Equal(plain, q.text) {
+			t.Errorf("%s, %.60s: SELECT gives %.200q, the query path %.200q", c.Type, q.source, plain, q.text)
+		}
+	}
+}
+
+// wireRows runs a query and gives the packets of its rows.
+func wireRows(t *testing.T, wire *client.Conn, query string) [][]byte {
+	t.Helper()
+	wire.ResetSequence()
+	if err := wire.WritePacket(append([]byte{0, 0, 0, 0, gomysql.COM_QUERY}, query...)); err != nil {
+		t.Fatal(err)
+	}
+	read := func() []byte {
+		b, err := wire.ReadPacket()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b) > 0 && b[0] == gomysql.ERR_HEADER {
+			t.Fatalf("%s: %q", query, b)
+		}
+		return b
+	}
+	columns, _ := packedInt(read())
+	for range columns {
+		read()
+	}
+	var rows [][]byte
+	read() // the end of the columns
+	for {
+		b := read()
+		if b[0] == gomysql.EOF_HEADER && len(b) < 9 {
+			return rows
+		}
+		rows = append(rows, b)
+	}
+}
