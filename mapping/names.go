@@ -8,7 +8,7 @@ import (
 )
 
 // TableName reads Spec.Table: schema.table, where a name that holds a dot or a back-quote is written as SQL does,
-// `like``this`.
+// `like“this`.
 func (s Spec) TableName() (binlog.TableName, error) {
 	bad := fmt.Errorf("table: %q is not of the form schema.table", s.Table)
 	schema, rest, ok := cutName(s.Table)
