@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowcached/rowcached/server"
+	"github.com/rowcached/rowcached/server/memory"
+)
+
+// TestProtocolDocument runs the examples of PROTOCOL.md against a server without tables.
+func TestProtocolDocument(t *testing.T) {
+	doc, err := os.ReadFile("../../PROTOCOL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := 0
+	for i, part := range strings.Split(string(doc), "```") {
+		if i%2 == 0 {
+			continue
+		}
+		blocks++
+		exchange(t, plainServer(t), part)
+	}
+	if blocks < 5 {
+		t.Fatalf("only %d examples were found", blocks)
+	}
+}
+
+// exchange sends the "> " lines of a block and compares the "< " lines that follow.
+func exchange(t *testing.T, address, block string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	for line := range strings.Lines(strings.TrimPrefix(block, "\n")) {
+		line = strings.TrimSuffix(line, "\n")
+		if out, ok := strings.CutPrefix(line, "> "); ok {
+			if _, err := conn.Write([]byte(out + "\r\n")); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, ok := strings.CutPrefix(line, "< ")
+		if !ok {
+			t.Fatalf("a line of an example is neither sent nor received: %q", line)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.ReadString('\n')
+		if err != nil || got != want+"\r\n" {
+			t.Fatalf("got %q, %v; want %q in\n%s", got, err, want, block)
+		}
+	}
+}
+
+// plainServer starts a server without tables that ends with the test.
+func plainServer(t *testing.T) string {
+	t.Helper()
+	store, err := memory.New(memory.Options{Limit: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := server.New(server.Config{Listen: []string{"127.0.0.1:0"}, Threads: 1, Memory: store, Clock: store.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addrs, err := srv.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- srv.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return addrs[0].String()
+}
+
+// TestDaemonWithoutSource runs the whole program as a plain memcached and ends it as SIGTERM does.
+func TestDaemonWithoutSource(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	address := freePort(t)
+	var out, log bytes.Buffer
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, []string{"run", "-p", address[strings.LastIndex(address, ":")+1:], "--admin.listen="}, &out, &log)
+	}()
+	for {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+			break
+		}
+		select {
+		case err := <-done:
+			t.Fatalf("ended: %v\n%s", err, log.String())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	exchange(t, address, "> set k 0 0 1\n> x\n< STORED\n")
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	a, err := freeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestUsage checks that the command line's faults end with exit code 2 and say what is wrong.
+func TestUsage(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run", "--nonsense"}, "unknown flag"},
+		{[]string{"run", "-t", "0"}, "must be positive"},
+		{[]string{"run", "-c", "0"}, "must be positive"},
+		{[]string{"run", "-o", "ext_path=x"}, "-o ext_path"},
+		{[]string{"run", "--table", "db.t"}, "source.dsn is empty"},
+		{[]string{"run", "--memory.limit", "lots"}, "is not a size"},
+		{[]string{"run", "--server.listen", "0.0.0.0:0"}, "auth_file"},
+	} {
+		var stderr bytes.Buffer
+		err := run(context.Background(), tc.args, &stderr, &stderr)
+		if code := exitCode(err, &stderr); code != exitUsage || !strings.Contains(stderr.String(), tc.want) {
+			t.Errorf("%v: exit %d, %s", tc.args, code, stderr.String())
+		}
+	}
+}
