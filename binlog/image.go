@@ -389,6 +389,8 @@ func (c *imageColumn) compileString(typ byte, meta uint16, mariadb bool) error {
 		c.text = textCompressed
 	case c.pad > 0:
 		c.text = textBinary
+	case c.charset == nil && c.char:
+		c.text = textCharRaw
 	case c.charset == nil:
 		c.text = textRaw
 	case c.char:

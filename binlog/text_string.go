@@ -9,3 +9,11 @@ func textCharset(_ *Row, c *imageColumn, dst, cell []byte) ([]byte, error) {
 func textChar(_ *Row, c *imageColumn, dst, cell []byte) ([]byte, error) {
 	return c.charset.appendUTF8(dst, c.charset.trimBlanks(cell)), nil
 }
+
+// textCharRaw appends a CHAR whose bytes are the text.
+func textCharRaw(_ *Row, _ *imageColumn, dst, cell []byte) ([]byte, error) {
+	for len(cell) > 0 && cell[len(cell)-1] == ' ' {
+		cell = cell[:len(cell)-1]
+	}
+	return append(dst, cell...), nil
+}
