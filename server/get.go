@@ -1,0 +1,154 @@
+package server
+
+import (
+	"bytes"
+
+	"github.com/rowcached/rowcached/server/memory"
+	"github.com/rowcached/rowcached/server/protocol"
+)
+
+// keysAtHand is how many bytes of further keys of an over-long get line are
+// waited for at most.
+const keysAtHand = 64 << 10
+
+// get executes get, gets, gat and gats.
+func (w *worker) get(t *protocol.Text) {
+	w.enter()
+	if t.Op == protocol.OpGet && len(t.Rest) == 0 && t.Key[0] != '@' && !w.srv.prefixes.on.Load() {
+		w.count.add(cGet, 1)
+		it := w.sess.Get(t.Key)
+		if it.OK() {
+			w.count.add(cGetHit, 1)
+			w.out.wire(it)
+		} else {
+			w.count.add(cGetMiss, 1)
+		}
+		w.out.str(protocol.End)
+		return
+	}
+	g := getCommand{op: t.Op, exptime: t.Exptime}
+	if w.find(g, t.Key, t.Rest) {
+		w.out.end = protocol.End
+		w.out.fill()
+	}
+}
+
+// find looks the keys up, all under one Begin (G3), and leaves what was found in
+// the output's todo. false: a key was wrong, the fault is answered and nothing
+// else is.
+func (w *worker) find(g getCommand, key, rest []byte) bool {
+	o := w.out
+	o.withCAS = g.withCAS()
+	at := int64(0)
+	if g.touches() {
+		at = w.expiry(g.exptime)
+	}
+	for len(key) > 0 {
+		if !w.findOne(g, key, at) {
+			o.todo = o.todo[:0]
+			return false
+		}
+		key, rest = protocol.NextWord(rest)
+	}
+	return true
+}
+
+func (w *worker) findOne(g getCommand, key []byte, at int64) bool {
+	if len(key) > protocol.MaxKey {
+		w.out.str(protocol.FaultFormat.Line())
+		return false
+	}
+	shown := []byte(nil)
+	if g.touches() {
+		item, refused := w.foreign(key, false)
+		if refused {
+			return false
+		}
+		w.count.add(cTouch, 1)
+		it, r := w.sess.Touch(item, at)
+		if r != memory.Touched {
+			w.count.add(cTouchMiss, 1)
+			return true
+		}
+		w.count.add(cTouchHit, 1)
+		w.out.todo = append(w.out.todo, found{item: it})
+		return true
+	}
+	if key[0] == '@' && w.srv.cfg.Tables != nil && len(key) > 2 && key[1] == '@' {
+		item, _, err := w.srv.cfg.Tables.Resolve(w.itemBuf[:0], key)
+		if err != nil || len(item) > protocol.MaxKey {
+			w.out.str("CLIENT_ERROR ")
+			if err != nil {
+				w.out.str(oneLine(err.Error()))
+			} else {
+				w.out.str("key too long")
+			}
+			w.out.str("\r\n")
+			return false
+		}
+		shown, key = key, item
+	}
+	w.count.add(cGet, 1)
+	it := w.sess.Get(key)
+	w.srv.prefixes.get(key, it.OK())
+	if !it.OK() {
+		w.count.add(cGetMiss, 1)
+		return true
+	}
+	w.count.add(cGetHit, 1)
+	w.out.todo = append(w.out.todo, found{item: it, key: shown})
+	return true
+}
+
+// longGet begins to answer a get whose line has grown over longLine.
+func (w *worker) longGet(c *conn, in []byte) int {
+	cut := bytes.LastIndexByte(in, ' ')
+	t := &w.text
+	c.scanned = 0
+	if cut < 0 {
+		cut = len(in)
+	}
+	if f := t.Parse(in[:cut]); f != protocol.FaultNone {
+		w.fault(c, f, false)
+		c.phase = phaseLine
+		return cut
+	}
+	c.keys = getCommand{op: t.Op, exptime: t.Exptime}
+	c.phase = phaseKeys
+	w.enter()
+	if !w.find(c.keys, t.Key, t.Rest) {
+		c.phase = phaseLine
+	}
+	w.out.fill()
+	return cut
+}
+
+// moreKeys answers further keys of such a line.
+func (w *worker) moreKeys(c *conn, in []byte) int {
+	end := ""
+	n, next := protocol.LineEnd(in)
+	if next == 0 {
+		if len(in) < keysAtHand {
+			return 0
+		}
+		if n = bytes.LastIndexByte(in, ' '); n <= 0 {
+			w.out.str(protocol.FaultFormat.Line())
+			c.phase = phaseLine
+			return len(in)
+		}
+		next = n
+	} else {
+		c.phase, end = phaseCommand, protocol.End
+	}
+	w.enter()
+	key, rest := protocol.NextWord(in[:n])
+	if !w.find(c.keys, key, rest) {
+		if c.phase == phaseKeys {
+			c.phase = phaseLine
+		}
+		return next
+	}
+	w.out.end = end
+	w.out.fill()
+	return next
+}

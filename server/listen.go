@@ -1,0 +1,92 @@
+package server
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+)
+
+// listener is one listening socket.
+type listener struct {
+	net.Listener
+	tls bool
+}
+
+// Listen opens every address of the configuration and gives them back as they
+// were bound. It opens all or none.
+func (s *Server) Listen() ([]net.Addr, error) {
+	if len(s.listeners) > 0 {
+		return nil, errors.New("server: Listen twice")
+	}
+	var addrs []net.Addr
+	for _, a := range s.cfg.Listen {
+		l, err := s.listen(a)
+		if err != nil {
+			s.closeListeners()
+			s.listeners = nil
+			return nil, err
+		}
+		s.listeners = append(s.listeners, l)
+		addrs = append(addrs, l.Addr())
+	}
+	if len(addrs) == 0 {
+		return nil, errors.New("server: no address to listen on")
+	}
+	return addrs, nil
+}
+
+func (s *Server) listen(address string) (*listener, error) {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		return s.listenUnix(path)
+	}
+	rest, secure := strings.CutPrefix(address, "tls:")
+	if secure && s.cfg.TLS == nil {
+		return nil, fmt.Errorf("listen on %s: no certificate is configured (server.tls)", address)
+	}
+	l, err := net.Listen("tcp", rest)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	return &listener{Listener: l, tls: secure}, nil
+}
+
+// listenUnix removes a socket that nobody listens on any more, never anything
+// else.
+func (s *Server) listenUnix(path string) (*listener, error) {
+	if st, err := os.Lstat(path); err == nil && st.Mode()&fs.ModeSocket != 0 {
+		if c, err := net.Dial("unix", path); err == nil {
+			c.Close()
+			return nil, fmt.Errorf("listen on unix:%s: another program listens there", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("listen on unix:%s: %w", path, err)
+		}
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on unix:%s: %w", path, err)
+	}
+	if err := os.Chmod(path, fs.FileMode(s.cfg.UnixMode)); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("listen on unix:%s: %w", path, err)
+	}
+	return &listener{Listener: l}, nil
+}
+
+func (s *Server) closeListeners() {
+	for _, l := range s.listeners {
+		l.Close() // a second close does no harm, and nothing is to be done about an error
+	}
+}
+
+// secure wraps an accepted connection of a TLS listener.
+func (s *Server) secure(l *listener, c net.Conn) net.Conn {
+	if l.tls {
+		return tls.Server(c, s.cfg.TLS)
+	}
+	return c
+}
