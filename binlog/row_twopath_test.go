@@ -161,78 +161,93 @@ func testTwoPaths(t *testing.T, kind servers.Kind, sections []typeSection) {
 		}
 	}
 
-	made := decoders{mariadb: mariadb}
-	var row Row
-	seen := map[TableName]map[int64]int{}
-	var images, differences int
-	readLog(t, db, func(l logRow) int {
-		table := tables[l.table.name]
-		d, err := (*ImageDecoder)(nil), error(nil)
-		if table != nil {
-			d, err = NewImageDecoder(table, l.table.types, l.table.meta, mariadb)
-		}
-		if table == nil || err != nil {
-			if err != nil && seen[l.table.name] == nil {
-				t.Error(err)
-				differences++
-			}
-			seen[l.table.name] = map[int64]int{}
-			return len(l.data)
-		}
-		d = made.get(t, table, l.table)
-		n, err := row.SetImage(d, l.present, l.data)
-		if err != nil {
-			t.Errorf("%s: %v", table.Columns[1].Type, err)
-			differences++
-			return len(l.data)
-		}
-		images++
-		id, _, _ := row.Int(0)
-		if seen[table.TableName][id] > 0 && t.Failed() {
-			seen[table.TableName][id]++
-			return n // one word about each value
-		}
-		if seen[table.TableName] == nil {
-			seen[table.TableName] = map[int64]int{}
-		}
-		seen[table.TableName][id]++
-		want, ok := rows[table.TableName][id]
-		got, err := row.AppendText(nil, 1)
-		v, _, isInt := row.Int(1)
-		tail, _, _ := row.Int(2)
-		expect := int64(77)
-		if l.after {
-			expect = 78
-		}
-		switch {
-		case !ok:
-			t.Errorf("%s: row %d is not in the table", table.Columns[1].Type, id)
-		case err != nil:
-			t.Errorf("%s, %.60s: %v", table.Columns[1].Type, want.source, err)
-		case row.IsNull(1) != want.null || !bytes.Equal(got, want.text):
-			t.Errorf("%s, %.60s:\nquery %.300q null %v\nimage %.300q null %v", table.Columns[1].Type, want.source, want.text, want.null, got, row.IsNull(1))
-		case isInt != want.isInt || v != want.int:
-			t.Errorf("%s, %.60s: query's number %d, %v; image's %d, %v", table.Columns[1].Type, want.source, want.int, want.isInt, v, isInt)
-		case tail != expect:
-			t.Errorf("%s, %.60s: the next column is %d, not %d", table.Columns[1].Type, want.source, tail, expect)
-		default:
-			return n
-		}
-		differences++
-		return n
-	})
+	log := logComparer{decoders: decoders{mariadb: mariadb}, tables: tables, rows: rows, seen: map[rowID]int{}}
+	readLog(t, db, func(l logRow) int { return log.compare(t, l) })
 	values := 0
 	for name, all := range rows {
 		for id, q := range all {
 			values++
-			if seen[name][id] != 3 { // inserted, before, after
-				t.Errorf("%s, %.60s: %d images instead of 3", tables[name].Columns[1].Type, q.source, seen[name][id])
-				differences++
+			if n := log.seen[rowID{name, id}]; n != 3 { // inserted, before, after
+				t.Errorf("%s, %.60s: %d images instead of 3", tables[name].Columns[1].Type, q.source, n)
+				log.differences++
 			}
 		}
 	}
-	t.Logf("%s %s: %d column types, %d values (%d refused by the server), %d row images, %d differences",
-		kind, srv.Version, types, values, refused, images, differences)
+	t.Logf("%s %s: %d column types, %d values (%d refused by the server), %d row images (%d without the column), %d differences",
+		kind, srv.Version, types, values, refused, log.images, log.absent, log.differences)
+}
+
+type rowID struct {
+	table TableName
+	id    int64
+}
+
+// logComparer compares row images with what queries gave.
+type logComparer struct {
+	decoders
+	tables map[TableName]*Table
+	rows   map[TableName]map[int64]queried
+	row    Row
+	seen   map[rowID]int // images of each row
+
+	images, absent, differences int
+}
+
+// compare reads an image and gives its size.
+func (c *logComparer) compare(t *testing.T, l logRow) int {
+	t.Helper()
+	table := c.tables[l.table.name]
+	if table == nil {
+		return len(l.data)
+	}
+	typ := table.Columns[1].Type
+	n, id, err := len(l.data), int64(0), error(nil)
+	if d := c.get(t, table, l.table); d != nil {
+		n, err = c.row.SetImage(d, l.present, l.data)
+	} else {
+		c.differences++
+		return n
+	}
+	if err == nil {
+		id, _, _ = c.row.Int(0)
+		c.images++
+		c.seen[rowID{table.TableName, id}]++
+	} else {
+		n = len(l.data)
+	}
+	want, ok := c.rows[table.TableName][id]
+	var got []byte
+	var number int64
+	var isInt bool
+	if err == nil {
+		got, err = c.row.AppendText(nil, 1)
+		number, _, isInt = c.row.Int(1)
+	}
+	tail := int64(77)
+	if l.after {
+		tail = 78
+	}
+	switch {
+	case err != nil:
+		t.Errorf("%s, %.60s: %v", typ, want.source, err)
+	case !ok:
+		t.Errorf("%s: row %d is not in the table", typ, id)
+	case !c.row.Has(1) && table.Columns[1].Unlogged:
+		c.absent++
+		return n
+	case c.row.IsNull(1) != want.null || !bytes.Equal(got, want.text):
+		t.Errorf("%s, %.60s:\nquery %.300q null %v\nimage %.300q null %v present %v, event %d, after %v",
+			typ, want.source, want.text, want.null, got, c.row.IsNull(1), c.row.Has(1), l.event, l.after)
+	case isInt != want.isInt || number != want.int:
+		t.Errorf("%s, %.60s: query's number %d, %v; image's %d, %v", typ, want.source, want.int, want.isInt, number, isInt)
+	default:
+		if next, _, _ := c.row.Int(2); next == tail {
+			return n
+		}
+		t.Errorf("%s, %.60s: the next column is not %d", typ, want.source, tail)
+	}
+	c.differences++
+	return n
 }
 
 // queryRows reads a table's rows by the query path.

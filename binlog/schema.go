@@ -107,10 +107,20 @@ func loadTable(ctx context.Context, q Querier, name TableName) (*Table, error) {
 	if err := t.loadColumns(ctx, q); err != nil {
 		return nil, err
 	}
+	if mariadb && !strings.HasPrefix(version, "10.") {
+		for i := range t.Columns {
+			c := &t.Columns[i]
+			c.Unlogged = c.Generated && !c.period
+		}
+	}
+	if t.Versioned >= 0 && t.Columns[t.Versioned].Kind != KindTimestamp {
+		return nil, &UnsupportedError{name, "it is system-versioned by transaction, and the server logs its changes as statements whatever binlog_format says",
+			"make row_start and row_end TIMESTAMP(6)"}
+	}
 	if kind == "SYSTEM VERSIONED" && t.Versioned < 0 {
 		// The columns are implicit, and the information schema leaves them out.
 		for _, n := range []string{"row_start", "row_end"} {
-			t.Columns = append(t.Columns, Column{Name: n, Kind: KindTimestamp, Type: "timestamp(6)", Decimals: 6, Invisible: true, Generated: true})
+			t.Columns = append(t.Columns, Column{Name: n, Kind: KindTimestamp, Type: "timestamp(6)", Decimals: 6, Invisible: true, Generated: true, period: true})
 		}
 		t.Versioned = len(t.Columns) - 1
 	}
@@ -164,6 +174,7 @@ func (t *Table) loadColumns(ctx context.Context, q Querier) error {
 		if err := c.describe(strings.ToLower(dataType), columnNumbers{octets, precision, scale, fsp}, set.String); err != nil {
 			return &UnsupportedError{t.TableName, fmt.Sprintf("column %s is %s: %v", c.Name, c.Type, err), "map a table without it"}
 		}
+		c.period = generation.String == "ROW START" || generation.String == "ROW END"
 		if generation.String == "ROW END" {
 			t.Versioned = len(t.Columns)
 		}
@@ -309,7 +320,7 @@ func (t *Table) loadKeys(ctx context.Context, q Querier, mariadb bool) error {
 			parts = parts[1:]
 			i := t.Column(p.column)
 			switch {
-			case !p.whole || i < 0 || t.Columns[i].Nullable:
+			case !p.whole || i < 0 || t.Columns[i].Nullable || t.Columns[i].Unlogged:
 				good = false
 			case i == t.Versioned: // the same in every live row
 			default:

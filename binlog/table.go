@@ -48,10 +48,13 @@ type Column struct {
 	Generated  bool // VIRTUAL or STORED
 	Virtual    bool // VIRTUAL
 	Compressed bool // MariaDB COMPRESSED
+	Unlogged   bool // a generated column that MariaDB 11 leaves out of the row images of UPDATE and DELETE, even full ones
 
 	// MaxBytes is the greatest length in bytes of KindText and KindBinary, 0 when unknown. It is the surest sign that a
 	// row image was written under another definition: another character set has another number of bytes.
 	MaxBytes int
+
+	period bool // row_start or row_end of a system-versioned table
 
 	// unknown marks the Labels that the server's schema does not tell: it writes ? for what its own utf8mb3 lacks.
 	unknown []bool
