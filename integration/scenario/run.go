@@ -103,6 +103,12 @@ func (r *run) step(st step) bool {
 		return r.configure(st.body)
 	case "sql":
 		return r.sql(st)
+	case "server":
+		if st.words[0] == "kill" {
+			r.server.Kill()
+		}
+		r.server.Restart()
+		return true
 	case "cleanup":
 		return true
 	}

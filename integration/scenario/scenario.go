@@ -44,6 +44,7 @@
 //	twopath              "KEY KEY" lines: both keys must be hits with the same value
 //	verify               every row of the mapped tables must be served as it should be: compared with SELECT
 //	cmd                  "> COMMAND" lines to send and "< LINE" lines of the reply to it
+//	server kill|restart  end the database server with SIGKILL or SIGTERM and start it again
 //	expect-log           lines that must appear in the daemon's log
 //	refuse               the daemon must end with a code other than 0, and its output contain each line
 //	check [CODE]         "rowcached check" must end with the code (default 0), and its output contain each line
@@ -284,6 +285,11 @@ func parseStep(file txtar.File) (step, error) {
 		err = errors.Join(allowed("fresh"), st.empty())
 	case "stop", "kill", "pause", "resume", "wait", "verify":
 		err = errors.Join(allowed(), st.empty())
+	case "server":
+		if len(st.words) != 1 {
+			err = errors.New("want one word")
+		}
+		err = errors.Join(err, allowed("kill", "restart"), st.empty())
 	case "check":
 		if len(st.words) > 0 {
 			_, err = strconv.Atoi(st.words[0])
