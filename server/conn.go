@@ -47,6 +47,36 @@ type connInfo struct {
 	state    atomic.Uint32
 }
 
+// connState is what stats conns says of a connection.
+type connState uint32
+
+const (
+	stateCommand connState = iota // it waits for a command, or is executing one
+	stateBody                     // it waits for a data block
+	stateWrite                    // it waits for the client to read
+	stateSwallow                  // it throws a data block away
+)
+
+func (s connState) String() string {
+	return [...]string{"conn_parse_cmd", "conn_nread", "conn_mwrite", "conn_swallow"}[s]
+}
+
+// note makes the connection's state visible to other goroutines.
+func (c *conn) note(blocked bool) {
+	s := stateCommand
+	switch {
+	case blocked:
+		s = stateWrite
+	case c.phase == phaseBody:
+		s = stateBody
+	case c.swallow > 0:
+		s = stateSwallow
+	}
+	if connState(c.info.state.Load()) != s {
+		c.info.state.Store(uint32(s))
+	}
+}
+
 // storage is a storage command whose data block is being received.
 type storage struct {
 	draft   memory.Draft

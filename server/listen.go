@@ -8,12 +8,28 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 )
 
 // listener is one listening socket.
 type listener struct {
 	net.Listener
 	tls bool
+	fd  int // for stats; 0: unknown
+}
+
+func newListener(l net.Listener, secure bool) *listener {
+	return &listener{Listener: l, tls: secure, fd: descriptor(l)}
+}
+
+// descriptor is the number of a socket's descriptor, for stats; 0 if unknown.
+func descriptor(socket any) (n int) {
+	if c, ok := socket.(syscall.Conn); ok {
+		if raw, err := c.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { n = int(fd) })
+		}
+	}
+	return n
 }
 
 // Listen opens every address of the configuration and gives them back as they
@@ -51,7 +67,7 @@ func (s *Server) listen(address string) (*listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
-	return &listener{Listener: l, tls: secure}, nil
+	return newListener(l, secure), nil
 }
 
 // listenUnix removes a socket that nobody listens on any more, never anything
@@ -74,7 +90,7 @@ func (s *Server) listenUnix(path string) (*listener, error) {
 		l.Close()
 		return nil, fmt.Errorf("listen on unix:%s: %w", path, err)
 	}
-	return &listener{Listener: l}, nil
+	return newListener(l, false), nil
 }
 
 func (s *Server) closeListeners() {

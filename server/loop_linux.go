@@ -17,12 +17,10 @@ import (
 const haveLoops = true
 
 const (
-	readBytes = 64 << 10 // one read takes at most this much, and a connection's turn
 	maxEvents = 512
 	// directBody is how much of a data block must be missing before it is read
 	// straight into the item instead of by way of the loop's buffer.
 	directBody = 16 << 10
-	drainTime  = 5 * time.Second
 )
 
 // loops is the epoll engine: one OS thread per core, each with connections of
@@ -500,6 +498,7 @@ func (l *loop) feed(s *socket, data []byte) {
 
 // hold keeps input that was not used up.
 func (l *loop) hold(s *socket, data []byte) {
+	s.note(s.out != nil)
 	if len(data) == 0 {
 		s.held = nil
 		return

@@ -40,9 +40,9 @@ type Server struct {
 	rejected   atomic.Uint64
 	verbosity  atomic.Uint32
 	engineName atomic.Value // string
-	baseline   totals       // guarded by mu: what stats reset subtracts
-	rejected0  uint64       // guarded by mu
-	accepted0  uint64       // guarded by mu
+	base       baseline     // guarded by mu
+
+	handshakeErrors atomic.Uint64
 
 	prefixes prefixes
 	refusals sync.Map // Owner -> string

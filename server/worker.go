@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	"github.com/rowcached/rowcached/server/memory"
 	"github.com/rowcached/rowcached/server/protocol"
 )
@@ -9,6 +11,12 @@ import (
 // together (G3: all or none of a transaction's rows). The keys of a longer line
 // are answered as they arrive.
 const longLine = 1 << 20
+
+// readBytes is how much one read takes in at most, which also is a connection's turn.
+const readBytes = 64 << 10
+
+// drainTime is how long replies may take that are being sent when the server stops.
+const drainTime = 5 * time.Second
 
 // worker executes requests. It belongs to one loop and is used by one goroutine
 // at a time.
@@ -21,6 +29,8 @@ type worker struct {
 
 	text    protocol.Text
 	meta    protocol.Meta
+	bin     protocol.Binary
+	binNow  binaryStore
 	metaNow metaStore // of an ms whose block is at hand
 	again   bool      // the command at hand waits for the output to be sent
 
