@@ -194,19 +194,6 @@ func (r *Row) Has(col int) bool {
 // IsNull says whether column col is SQL NULL.
 func (r *Row) IsNull(col int) bool { return r.cells[col].n == cellNull }
 
-// Live says whether the row is one that the table shows: always, except for the past of a system-versioned table, whose
-// row_end has come. It is live when its image leaves row_end out.
-func (r *Row) Live() bool {
-	i := r.table.Versioned
-	if i < 0 || r.cells[i].n > cellMax {
-		return true
-	}
-	// The greatest TIMESTAMP(6) there is: of 31 bits of seconds, of 32 since MariaDB 11.5.
-	var space [32]byte
-	text, err := r.AppendText(space[:0], i)
-	return err == nil && (string(text) == "2038-01-19 03:14:07.999999" || string(text) == "2106-02-07 06:28:15.999999")
-}
-
 // AppendText appends the text of column col: the bytes that SELECT gives in a session with SessionSettings, except that a
 // FLOAT without decimals has all the digits of its value. For SQL NULL it appends nothing. The error wraps ErrCorrupt, or
 // is ErrPartialJSON.

@@ -53,7 +53,7 @@ func compareLive(t *testing.T, srv *servers.Server, conn *sql.Conn, tables map[T
 		}
 		key, text := rowTexts(t, &row)
 		switch {
-		case !row.Live():
+		case !isLive(t, &row):
 			if l.after && l.event != 23 && l.event != 30 { // a versioned DELETE
 				delete(replayed[table.TableName], key)
 			}
@@ -85,7 +85,7 @@ func compareLive(t *testing.T, srv *servers.Server, conn *sql.Conn, tables map[T
 				t.Fatal(err)
 			}
 			row.SetQuery(table, cols, vals)
-			if !row.Live() {
+			if !isLive(t, &row) {
 				t.Errorf("%s: SELECT gives a row that is not live", name)
 			}
 			key, text := rowTexts(t, &row)
@@ -126,4 +126,18 @@ func rowTexts(t *testing.T, row *Row) (key, all string) {
 		key += texts[i] + "|"
 	}
 	return key, all
+}
+
+// isLive says whether a row is one that its table shows, which those of the past of a system-versioned table are not.
+func isLive(t *testing.T, row *Row) bool {
+	t.Helper()
+	i := row.Table().Versioned
+	if i < 0 {
+		return true
+	}
+	text, err := row.AppendText(nil, i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text) == "2038-01-19 03:14:07.999999" || string(text) == "2106-02-07 06:28:15.999999"
 }

@@ -16,16 +16,22 @@ import (
 type applier struct {
 	begun      int // Batch.Mark at the transaction's begin
 	inTx       bool
-	txStepped  bool      // part of this transaction was published already
-	commitTime time.Time // of the transaction being read
-	pending    []time.Time
+	txStepped  bool     // part of this transaction was published already
+	commit     commit   // of the transaction being read
+	pending    []commit // of those prepared and not yet visible
 	savepoints []savepoint
 	restarts   []restart // decided inside the transaction, carried out at its commit
 
-	lastCommit time.Time // newest plausible commit time
-	lastWord   time.Time // last event of any kind
+	wake     func()    // ends the tail's wait; nil when it was ended
+	lastWord time.Time // last event of any kind
 
 	keyBuf, oldKeyBuf, valBuf []byte
+}
+
+// commit is when the source committed, and how exactly it says so.
+type commit struct {
+	at        time.Time
+	precision time.Duration
 }
 
 type savepoint struct {
@@ -43,12 +49,23 @@ type restart struct {
 // apply gives every event of the tail its effect, in order, until the source ends.
 func (e *Engine) apply(ctx context.Context) error {
 	src := e.cfg.Source
+	e.mu.Lock()
+	wait := e.waitLocked(ctx)
+	e.mu.Unlock()
 	for {
-		ev, err := src.Next(ctx)
-		if err != nil {
+		ev, err := src.Next(wait)
+		if err != nil && (ctx.Err() != nil || wait.Err() == nil) {
 			return err
 		}
 		e.mu.Lock()
+		if err != nil { // woken up: a table's goal may have been reached before it was set
+			wait = e.waitLocked(ctx)
+			if !e.inTx {
+				e.advanceLocked()
+			}
+			e.mu.Unlock()
+			continue
+		}
 		err = e.handleLocked(ev)
 		if err == nil && !e.inTx {
 			if e.batch.Len() > 0 && (!src.Buffered() || e.batch.Len() >= groupItems || e.batch.Bytes() >= groupBytes) {
@@ -63,12 +80,28 @@ func (e *Engine) apply(ctx context.Context) error {
 	}
 }
 
+// waitLocked makes the context of the tail's next waits, which wakeLocked ends.
+func (e *Engine) waitLocked(ctx context.Context) context.Context {
+	e.wakeLocked()
+	wait, cancel := context.WithCancel(ctx)
+	e.wake = cancel
+	return wait
+}
+
+// wakeLocked has the applier look at the tables though the source is silent.
+func (e *Engine) wakeLocked() {
+	if e.wake != nil {
+		e.wake()
+		e.wake = nil
+	}
+}
+
 func (e *Engine) handleLocked(ev *binlog.Event) error {
 	e.lastWord = time.Now()
 	switch ev.Kind {
 	case binlog.EventBegin:
 		e.resetTransactionLocked()
-		e.inTx, e.begun, e.commitTime = true, e.batch.Mark(), ev.CommitTime
+		e.inTx, e.begun, e.commit = true, e.batch.Mark(), commit{ev.CommitTime, ev.CommitPrecision}
 	case binlog.EventRows:
 		return e.rowsLocked(ev)
 	case binlog.EventSavepoint:
@@ -85,7 +118,6 @@ func (e *Engine) handleLocked(ev *binlog.Event) error {
 		if !e.inTx && e.batch.Len() == 0 {
 			e.lag.Store(0)
 		}
-	case binlog.EventWake:
 	default:
 		panic(fmt.Sprintf("sync: event kind %d is not known here", ev.Kind))
 	}
@@ -100,9 +132,7 @@ func (e *Engine) resetTransactionLocked() {
 
 func (e *Engine) commitLocked() {
 	e.transactions.Add(1)
-	if !e.commitTime.IsZero() {
-		e.pending = append(e.pending, e.commitTime)
-	}
+	e.pending = append(e.pending, e.commit)
 	restarts := e.restarts
 	e.resetTransactionLocked()
 	if len(restarts) == 0 {
@@ -187,7 +217,7 @@ func (e *Engine) publishLocked() {
 	e.batch.Publish()
 	now := time.Now()
 	for _, c := range e.pending {
-		d := e.plausible(now, c)
+		d := latency(now, c)
 		if e.cfg.OnVisible != nil {
 			e.cfg.OnVisible(d)
 		}
@@ -196,16 +226,13 @@ func (e *Engine) publishLocked() {
 	e.pending = e.pending[:0]
 }
 
-// plausible gives the time from commit to now. A commit time can be forged by SET TIMESTAMP where the log holds
-// no time of its own for the commit; one that lies over a minute before its predecessor's is not believed.
-func (e *Engine) plausible(now, commit time.Time) time.Duration {
-	if commit.Before(e.lastCommit.Add(-time.Minute)) {
-		return 0
+// latency gives the time from commit to now, at least: what the source tells in whole seconds may be a second less.
+func latency(now time.Time, c commit) time.Duration {
+	d := now.Sub(c.at)
+	if c.precision >= time.Second {
+		d -= c.precision
 	}
-	if commit.After(e.lastCommit) && !commit.After(now.Add(time.Minute)) {
-		e.lastCommit = commit
-	}
-	return max(now.Sub(commit), 0)
+	return max(d, 0)
 }
 
 // rowsLocked prepares the items of one rows event.

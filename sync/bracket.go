@@ -32,7 +32,7 @@ func (e *Engine) restartLocked(t *table, reason string) {
 			return
 		}
 		t.goal = goal
-		e.cfg.Source.Wake()
+		e.wakeLocked()
 	})
 }
 
@@ -113,7 +113,7 @@ func (e *Engine) beginLocked(t *table) {
 		}
 		t.goal = p1
 		t.enterLocked(StateCatching, nil)
-		e.cfg.Source.Wake()
+		e.wakeLocked()
 	})
 }
 

@@ -50,7 +50,7 @@ type sourceInfo struct {
 
 func (a *admin) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.meters.registry, promhttp.HandlerOptions{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.meters.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, "healthy") })
 	mux.HandleFunc("GET /-/ready", func(w http.ResponseWriter, _ *http.Request) {
 		if why := a.unready(); why != "" {

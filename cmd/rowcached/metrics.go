@@ -123,8 +123,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	gauge(d.items, float64(ms.Items-mapped), "")
-	for kind, n := range ms.ByKind() {
-		gauge(d.memory, float64(n), kind)
+	for _, k := range ms.ByKind {
+		gauge(d.memory, float64(k.Bytes), k.Kind)
 	}
 	gauge(d.limit, float64(ms.Limit))
 	count(d.evictions, float64(ms.Evictions))

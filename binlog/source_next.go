@@ -1,0 +1,431 @@
+package binlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+)
+
+// transaction is the one being read.
+type transaction struct {
+	open      bool // EventBegin was given out and EventCommit was not
+	begun     bool // it goes on to an XID, COMMIT or ROLLBACK; else one statement is all of it
+	skip      bool // given out by an earlier connection: nothing of it is given out again
+	capture   bool // inside XA START ... XA PREPARE
+	number    uint64
+	gtid      gtidEvent
+	time      time.Time
+	precision time.Duration
+	told      []Event // the EventInvalidate given out since EventBegin
+}
+
+// String gives the cursor for messages.
+func (c cursor) String() string { return c.file + ":" + strconv.FormatUint(c.pos, 10) }
+
+// Next gives the next event, valid until the next call. It waits for the network as long as ctx lasts, and connects again
+// by itself. An error is ctx's, or wraps ErrPositionLost (call Open again), or says that the source is not open.
+func (s *Source) Next(ctx context.Context) (*Event, error) {
+	for {
+		if s.queued < len(s.queue) {
+			s.ev = s.queue[s.queued]
+			if s.queued++; s.queued == len(s.queue) {
+				s.queue, s.queued = s.queue[:0], 0
+			}
+			return &s.ev, nil
+		}
+		if s.conn == nil {
+			if err := s.reconnect(ctx); err != nil {
+				return nil, err
+			}
+		}
+		e, logged, err := s.nextRaw(ctx)
+		if err == nil {
+			var ev *Event
+			if ev, err = s.handle(&e, logged); ev != nil && err == nil {
+				return ev, nil
+			}
+		}
+		if err != nil {
+			if ctx.Err() != nil && !errors.Is(err, errBrokenPacket) && errors.Is(err, ctx.Err()) {
+				return nil, ctx.Err()
+			}
+			if err := s.lost(err); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// reconnect tries until it succeeds, the position is lost or ctx ends.
+func (s *Source) reconnect(ctx context.Context) error {
+	if s.lostErr != nil {
+		return s.lostErr
+	}
+	if !s.opened {
+		return errNotOpen
+	}
+	for {
+		if err := sleep(ctx, s.retry.due()); err != nil {
+			return err
+		}
+		err := s.connect(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if errors.Is(err, ErrPositionLost) {
+			s.opened, s.lostErr = false, err
+			return err
+		}
+		s.retry.failed(err)
+	}
+}
+
+var errNotOpen = errors.New("the source is not open")
+
+// lost ends a connection that failed with err. What was given out of a transaction is taken back first; an error is
+// returned when there is no way to go on.
+func (s *Source) lost(err error) error {
+	err = s.judge(err)
+	s.disconnect()
+	if s.tx.open && !s.tx.skip {
+		s.push(Event{Kind: EventAbort})
+	}
+	s.tx = transaction{number: s.tx.number}
+	s.replay.reset()
+	if errors.Is(err, ErrPositionLost) {
+		s.setState(StateLost, err)
+		s.opened, s.lostErr = false, err
+		if s.queued < len(s.queue) {
+			return nil // the abort first; reconnect then tells
+		}
+		return err
+	}
+	s.setState(StateConnecting, err)
+	s.retry.failed(err)
+	return nil
+}
+
+func (s *Source) push(ev Event) { s.queue = append(s.queue, ev) }
+
+// nextRaw gives the next event of whatever is being read: an XA transaction that was kept, a compressed transaction, or the
+// network. logged says that it came from the log itself, so that it counts for the position.
+func (s *Source) nextRaw(ctx context.Context) (e rawEvent, logged bool, err error) {
+	if s.replay.active() {
+		e, err = s.replay.next()
+		return e, false, err
+	}
+	if s.payload.active() {
+		e, err = s.payload.next()
+		if err != io.EOF {
+			if err == nil {
+				s.counts.add(e.typ)
+			}
+			return e, false, err
+		}
+		s.payload.reset()
+	}
+	b, err := s.conn.reader.next(ctx)
+	if err != nil {
+		return e, false, err
+	}
+	if len(b) == 0 {
+		return e, false, fmt.Errorf("%w: an empty packet", errProtocol)
+	}
+	switch b[0] {
+	case 0:
+	case 0xff:
+		return e, false, errorPacket(b)
+	case 0xfe:
+		return e, false, errStreamEnd
+	default:
+		return e, false, fmt.Errorf("%w: a packet of type %#x", errProtocol, b[0])
+	}
+	e, err = parseEvent(b[1:], s.checksum && b[5] != evFormat)
+	if err != nil {
+		return e, false, err
+	}
+	s.counts.add(e.typ)
+	return e, true, s.advance(&e)
+}
+
+// advance moves the cursor over an event of the log. The header has the low 32 bits of the next event's place; files grow
+// beyond that. Events that are not in the file (artificial ones) have 0 there, and so have those that MariaDB 11.4 and
+// later write through its caches: for these the sizes add up.
+func (s *Source) advance(e *rawEvent) error {
+	switch e.typ {
+	case evRotate, evHeartbeat, evHeartbeat2, evFormat:
+		return nil // they say for themselves where they stand
+	}
+	if e.flags&flagArtificial != 0 {
+		return nil
+	}
+	switch e.typ {
+	case evGTID, evAnonymousGTID, evGTIDTagged, evMariaGTID:
+		s.starting = false
+	}
+	if s.starting { // the file's first events are sent however far on in the file the dump begins
+		if s.at.pos < 1<<32 {
+			s.at.pos = max(s.at.pos, uint64(e.end))
+		}
+		return nil
+	}
+	if e.end == 0 {
+		s.at.pos += uint64(e.size)
+		return nil
+	}
+	s.at.moveTo(e.end)
+	return nil
+}
+
+// moveTo advances to the place whose low 32 bits are given.
+func (c *cursor) moveTo(low uint32) {
+	pos := c.pos&^(1<<32-1) | uint64(low)
+	if pos < c.pos {
+		pos += 1 << 32
+	}
+	c.pos = pos
+}
+
+// handle takes in one event and gives the event to give out, if any.
+func (s *Source) handle(e *rawEvent, logged bool) (*Event, error) {
+	if s.tx.skip {
+		if over := s.skipped(e); over {
+			s.settle()
+			s.tx = transaction{number: s.tx.number}
+			s.payload.reset()
+			return nil, nil
+		}
+		switch e.typ {
+		case evFormat, evRotate, evHeartbeat, evHeartbeat2:
+		default:
+			return nil, nil
+		}
+	}
+	switch e.typ {
+	case evTableMap:
+		return nil, s.tables.put(e.body)
+	case evWriteRows1, evUpdateRows1, evDeleteRows1, evWriteRows2, evUpdateRows2, evDeleteRows2, evPartialUpdate,
+		evWriteRowsZ1, evUpdateRowsZ1, evDeleteRowsZ1, evWriteRowsZ2, evUpdateRowsZ2, evDeleteRowsZ2:
+		return s.onRows(e)
+	case evQuery, evQueryCompressed, evExecuteLoad:
+		return s.onQuery(e)
+	case evXID:
+		return s.commit(), nil
+	case evGTID, evAnonymousGTID:
+		g, err := parseGTID(e)
+		if err != nil {
+			return nil, err
+		}
+		return s.begin(g, e), nil
+	case evGTIDTagged:
+		g, err := parseGTIDTagged(e)
+		if err != nil {
+			return nil, err
+		}
+		return s.begin(g, e), nil
+	case evMariaGTID:
+		g, err := parseMariaGTID(e, e.by)
+		if err != nil {
+			return nil, err
+		}
+		return s.begin(g, e), nil
+	case evPayload:
+		return nil, s.payload.open(e)
+	case evXAPrepare:
+		return s.onXAPrepare(e)
+	case evHeartbeat, evHeartbeat2:
+		return s.onHeartbeat(e)
+	case evRotate:
+		return s.onRotate(e)
+	case evFormat:
+		return s.onFormat(e)
+	case evPreviousGTIDs, evMariaGTIDList, evStop:
+		s.settleBetween()
+		return nil, nil
+	case evIncident:
+		return s.alone(s.invalidateAll(ReasonIncident)), nil
+	case evStart, evIntvar, evRand, evUserVar, evIgnorable, evRowsQuery, evTransactionCtx, evViewChange,
+		evAppendBlock, evDeleteFile, evBeginLoad, // the EXECUTE_LOAD that follows tells the statement
+		evAnnotateRows, evCheckpoint, evStartEncryption:
+		s.settleBetween()
+		return nil, nil
+	}
+	if e.flags&flagIgnorable != 0 {
+		s.settleBetween()
+		return nil, nil
+	}
+	return s.alone(s.invalidateAll(ReasonUnknownEvent)), nil
+}
+
+// settle makes the cursor the place to resume at.
+func (s *Source) settle() {
+	anchor := s.resume.anchor
+	if s.resume.file != s.at.file {
+		anchor = 4
+	}
+	if s.at.pos < 1<<32 {
+		anchor = s.at.pos
+	}
+	s.resume = s.at
+	s.resume.anchor = anchor
+}
+
+// settleBetween is settle between two transactions; inside one it does nothing.
+func (s *Source) settleBetween() {
+	if !s.tx.open && !s.tx.skip && !s.beforeSkip() {
+		s.settle()
+	}
+}
+
+// beforeSkip reports whether the cursor is still in what an earlier connection gave out.
+func (s *Source) beforeSkip() bool {
+	return s.skipTo.file != "" && fileBefore(s.at.file, s.at.pos, s.skipTo.file, s.skipTo.pos)
+}
+
+// begin opens the transaction that a GTID event announces.
+func (s *Source) begin(g gtidEvent, e *rawEvent) *Event {
+	aborted := s.tx.open && s.tx.begun
+	var ended *Event
+	if s.tx.open && !s.tx.begun {
+		if ended = s.commit(); ended != nil { // a group that held nothing that needs an end
+			s.push(*ended)
+		}
+	}
+	number := s.tx.number + 1
+	s.tx = transaction{number: number, gtid: g, begun: g.isMaria && !g.standalone, told: s.tx.told[:0]}
+	if aborted {
+		s.push(Event{Kind: EventAbort}) // the source stopped inside it and never ended it
+	}
+	if g.number != 0 && s.done != nil && s.done.mysql != nil && s.done.mysql.has(g.source, g.number) {
+		s.tx.skip = true
+		return nil
+	}
+	if s.beforeSkip() {
+		s.tx.skip = true
+		return nil
+	}
+	ev := s.open(e)
+	if s.queued < len(s.queue) {
+		s.push(*ev)
+		return nil
+	}
+	return ev
+}
+
+// open makes the EventBegin of s.tx.
+func (s *Source) open(e *rawEvent) *Event {
+	s.tx.open = true
+	t, precision := time.Unix(int64(e.time), 0), time.Second
+	if s.tx.gtid.micros != 0 {
+		t, precision = time.UnixMicro(int64(s.tx.gtid.micros)), time.Microsecond
+	}
+	s.tx.time, s.tx.precision = s.clock.at(t), precision
+	s.ev = Event{Kind: EventBegin, CommitTime: s.tx.time, CommitPrecision: precision}
+	return &s.ev
+}
+
+// ensure opens a transaction that no GTID event announced (servers before MySQL 5.7). It queues the EventBegin.
+func (s *Source) ensure(e *rawEvent) {
+	if s.tx.open {
+		return
+	}
+	s.tx = transaction{number: s.tx.number + 1, told: s.tx.told[:0]}
+	s.push(*s.open(e))
+}
+
+// commit ends the transaction.
+func (s *Source) commit() *Event {
+	if !s.tx.open {
+		s.settleBetween()
+		return nil
+	}
+	s.settle()
+	g := &s.tx.gtid
+	if s.done != nil {
+		switch {
+		case g.isMaria && s.done.maria != nil:
+			s.done.maria.add(g.maria)
+		case g.number != 0 && s.done.mysql != nil:
+			s.done.mysql.add(g.source, g.number)
+		}
+	}
+	s.ev = Event{Kind: EventCommit, CommitTime: s.tx.time, CommitPrecision: s.tx.precision}
+	s.tx.open, s.tx.begun, s.tx.capture = false, false, false
+	s.tables.tidy()
+	s.retry.reset()
+	return &s.ev
+}
+
+// skipped follows a transaction that is not given out and reports its end.
+func (s *Source) skipped(e *rawEvent) bool {
+	switch e.typ {
+	case evXID, evXAPrepare, evPayload, evIncident:
+		return true
+	case evQuery, evQueryCompressed:
+		st, err := s.stmt.read(e)
+		if err != nil {
+			return !s.tx.begun
+		}
+		switch st.class {
+		case stmtBegin, stmtXAStart:
+			s.tx.begun = true
+			return false
+		case stmtCommit, stmtRollback:
+			return true
+		}
+		return !s.tx.begun
+	case evGTID, evAnonymousGTID, evGTIDTagged, evMariaGTID:
+		return true // cannot be: the former never ended
+	}
+	return false
+}
+
+// alone wraps an event that stands outside a BEGIN into a transaction of its own.
+func (s *Source) alone(ev *Event) *Event {
+	if ev == nil {
+		if s.tx.open && !s.tx.begun {
+			return s.commit()
+		}
+		return nil
+	}
+	if s.tx.open && s.tx.begun {
+		return ev
+	}
+	mine := *ev
+	if !s.tx.open {
+		s.tx = transaction{number: s.tx.number + 1, told: s.tx.told[:0]}
+		s.push(*s.open(&rawEvent{time: uint32(time.Now().Unix())}))
+	}
+	s.push(mine)
+	s.push(*s.commit())
+	return nil
+}
+
+// invalidateAll makes an EventInvalidate for every table.
+func (s *Source) invalidateAll(reason string) *Event {
+	return s.invalidate(Event{Kind: EventInvalidate, All: true, Reason: reason})
+}
+
+// invalidateEntry makes one for a table, once in a transaction.
+func (s *Source) invalidateEntry(t *tableEntry, reason string) *Event {
+	if t.told == s.tx.number {
+		return nil
+	}
+	t.told = s.tx.number
+	return s.invalidate(Event{Kind: EventInvalidate, Tables: []TableName{t.watch.name}, Reason: reason})
+}
+
+func (s *Source) invalidate(ev Event) *Event {
+	ev.CommitTime, ev.CommitPrecision = s.tx.time, s.tx.precision
+	if s.tx.open {
+		s.tx.told = append(s.tx.told, ev)
+	}
+	s.ev = ev
+	return &s.ev
+}

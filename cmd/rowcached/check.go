@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/spf13/cobra"
+
+	"github.com/rowcached/rowcached/binlog"
+	"github.com/rowcached/rowcached/cmd/rowcached/config"
+	"github.com/rowcached/rowcached/mapping"
+)
+
+func checkCommand() *cobra.Command {
+	var f configFlags
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check the configuration, the connection, privileges, server settings and every mapping",
+		Long: `Check the configuration, the connection to the source, the account's privileges, the server's settings, and that every
+mapping fits its table. Each fault is printed with what mends it. Exit status: 0 without faults, 1 with, 2 for a bad command
+line or configuration.`,
+		Example: `  rowcached check --source 'root@tcp(127.0.0.1:3306)/' --table shop.users`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.load()
+			if err != nil {
+				return err
+			}
+			return check(cmd.Context(), c, cmd.OutOrStdout())
+		},
+	}
+	f.configFlagsFor(cmd)
+	return cmd
+}
+
+// check prints what is in order and what is not. The error is errReported when there was a fault.
+func check(ctx context.Context, c *config.Config, w io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if c.Source.DSN == "" {
+		return fmt.Errorf("%w: there is no source to check; pass --source or a configuration with source.dsn", errUsage)
+	}
+	source, err := newSource(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	faults := 0
+	report := func(f binlog.Fault) {
+		faults++
+		fmt.Fprintf(w, "FAULT  %s\n  fix: %s\n", f.What, f.Fix)
+	}
+	r, err := source.Check(ctx)
+	if err != nil {
+		report(connectionFault(err))
+		return errReported
+	}
+	fmt.Fprintf(w, "ok     connected to %s as %s\n", r.Version, r.Account)
+	for _, f := range r.Faults {
+		report(f)
+	}
+	if len(r.Faults) == 0 {
+		fmt.Fprintln(w, "ok     the server's settings and the account's privileges suffice")
+	}
+	var mappings []*mapping.Mapping
+	for _, spec := range c.Tables {
+		m, fault := checkTable(ctx, source, spec, r.Account)
+		if fault != nil {
+			report(*fault)
+			continue
+		}
+		mappings = append(mappings, m)
+		fmt.Fprintf(w, "ok     table %s, keys %s\n", spec.Table, m.Spec().Key)
+	}
+	if _, err := mapping.NewSet(mappings); err != nil {
+		report(split(err.Error()))
+	}
+	if faults > 0 {
+		return errReported
+	}
+	return nil
+}
+
+// connectionFault tells why the server could not be asked.
+func connectionFault(err error) binlog.Fault {
+	f := binlog.Fault{What: "the source cannot be reached: " + oneLine(err), Fix: "start the server, or correct host and port in source.dsn"}
+	var me *mysql.MySQLError
+	if errors.As(err, &me) {
+		f.What = "the source refuses: " + oneLine(err)
+		switch me.Number {
+		case 1045, 1698:
+			f.Fix = "correct the user and password in source.dsn (or source.password_file), or create the account: CREATE USER rowcached IDENTIFIED BY '...';"
+		case 3159:
+			f.Fix = "set source.tls.mode: required (or verify-identity with source.tls.ca)"
+		default:
+			f.Fix = "mend what the server says"
+		}
+	}
+	return f
+}
+
+// checkTable checks that a mapping fits its table and that the account may read it.
+func checkTable(ctx context.Context, source *binlog.Source, spec mapping.Spec, account string) (*mapping.Mapping, *binlog.Fault) {
+	name, err := spec.TableName()
+	if err != nil {
+		f := split(err.Error())
+		return nil, &f
+	}
+	def, err := binlog.LoadTable(ctx, source.DB(), name)
+	var unsupported *binlog.UnsupportedError
+	switch {
+	case errors.Is(err, binlog.ErrNoTable):
+		return nil, &binlog.Fault{What: fmt.Sprintf("table %s does not exist, or %s has no privilege on it", name, account),
+			Fix: fmt.Sprintf("create the table, or correct its name, or: GRANT SELECT ON %s TO %s;", name.Quoted(), account)}
+	case errors.As(err, &unsupported):
+		return nil, &binlog.Fault{What: fmt.Sprintf("table %s: %s", name, unsupported.Reason), Fix: unsupported.Fix}
+	case err != nil:
+		return nil, &binlog.Fault{What: oneLine(err), Fix: "mend what the server says"}
+	}
+	m, err := mapping.Compile(spec, def)
+	if err != nil {
+		f := split(err.Error())
+		return nil, &f
+	}
+	exprs := make([]string, len(m.Columns()))
+	for i, col := range m.Columns() {
+		exprs[i] = def.SelectExpr(col)
+	}
+	rows, err := source.DB().QueryContext(ctx, "SELECT "+strings.Join(exprs, ", ")+" FROM "+name.Quoted()+" LIMIT 0")
+	if err == nil {
+		err = errors.Join(rows.Err(), rows.Close())
+	}
+	if err != nil {
+		return nil, &binlog.Fault{What: fmt.Sprintf("table %s cannot be read: %s", name, oneLine(err)),
+			Fix: fmt.Sprintf("GRANT SELECT ON %s TO %s;", name.Quoted(), account)}
+	}
+	return m, nil
+}
+
+// split takes a message of the form "what; fix" apart.
+func split(text string) binlog.Fault {
+	text = strings.ReplaceAll(text, "\n", " ")
+	what, fix, ok := strings.Cut(text, "; ")
+	if !ok {
+		fix = "correct the table's entry in the configuration"
+	}
+	return binlog.Fault{What: what, Fix: fix}
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
