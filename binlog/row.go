@@ -2,6 +2,7 @@ package binlog
 
 import (
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -108,8 +109,8 @@ func (r *Row) SetPartialImage(d *ImageDecoder, present, data []byte) (n int, err
 
 func (r *Row) setImage(d *ImageDecoder, present, partial, data []byte) (int, error) {
 	r.table, r.image, r.data, r.vals = d.table, d, data, nil
-	cells := r.size(len(d.table.Columns))
 	cols := d.columns
+	cells := r.size(len(cols)) // the hidden columns have cells that nobody asks for
 	if len(present) < (len(cols)+7)/8 {
 		return 0, d.corruptAt(-1, 0, "the bitmap of present columns is cut short")
 	}
@@ -121,56 +122,60 @@ func (r *Row) setImage(d *ImageDecoder, present, partial, data []byte) (int, err
 	if pos > len(data) {
 		return 0, d.corruptAt(-1, 0, "the NULL bitmap is cut short")
 	}
+	nulls := data[:pos]
 	all := count == len(cols)
-	bit, json := 0, 0
+	bit := 0
 	for i := range cols {
-		c := &cols[i]
-		isPartial := false
-		if partial != nil && c.json {
-			isPartial = partial[json>>3]>>(json&7)&1 != 0
-			json++
-		}
 		if !all && present[i>>3]>>(i&7)&1 == 0 {
-			if i < len(cells) {
-				cells[i] = cell{n: cellAbsent}
-			}
+			cells[i] = cell{n: cellAbsent}
 			continue
 		}
-		isNull := data[bit>>3]>>(bit&7)&1 != 0
+		if nulls[bit>>3]>>(bit&7)&1 != 0 {
+			cells[i] = cell{n: cellNull}
+			bit++
+			continue
+		}
 		bit++
-		if isNull {
-			if i < len(cells) {
-				cells[i] = cell{n: cellNull}
-			}
-			continue
-		}
-		size := int(c.fixed)
-		switch c.prefix {
-		case 0:
-		case 1:
-			if pos >= len(data) {
+		c := &cols[i]
+		size, prefix := int(c.fixed), int(c.prefix)
+		if prefix > 0 {
+			if prefix > len(data)-pos {
 				return 0, d.corruptAt(i, pos, "the length is cut short")
 			}
-			size = int(data[pos])
-		default:
-			if pos+int(c.prefix) > len(data) {
-				return 0, d.corruptAt(i, pos, "the length is cut short")
+			switch b := data[pos:]; prefix {
+			case 1:
+				size = int(b[0])
+			case 2:
+				size = int(b[0]) | int(b[1])<<8
+			default:
+				size = int(littleUint(b[:prefix]))
 			}
-			size = int(littleUint(data[pos : pos+int(c.prefix)]))
+			pos += prefix
 		}
-		pos += int(c.prefix)
 		if size > len(data)-pos {
 			return 0, d.corruptAt(i, pos, "the value is cut short")
 		}
-		if i < len(cells) { // a hidden column has no cell
-			cells[i] = cell{off: uint32(pos), n: uint32(size)}
-			if isPartial {
-				cells[i].n = cellPartial
-			}
-		}
+		cells[i] = cell{off: uint32(pos), n: uint32(size)}
 		pos += size
 	}
+	if partial != nil {
+		r.markPartial(partial)
+	}
 	return pos, nil
+}
+
+// markPartial marks the JSON columns that a bitmap of them says are partial.
+func (r *Row) markPartial(partial []byte) {
+	json := 0
+	for i := range r.image.columns {
+		if !r.image.columns[i].json {
+			continue
+		}
+		if partial[json>>3]>>(json&7)&1 != 0 && r.cells[i].n <= cellMax {
+			r.cells[i].n = cellPartial
+		}
+		json++
+	}
 }
 
 // countBits counts the bits set among the first n of b.
@@ -307,6 +312,12 @@ func parseInt(b []byte) (int64, bool) {
 
 // littleUint reads up to 8 bytes, least significant first.
 func littleUint(b []byte) uint64 {
+	switch len(b) {
+	case 4:
+		return uint64(binary.LittleEndian.Uint32(b))
+	case 8:
+		return binary.LittleEndian.Uint64(b)
+	}
 	var u uint64
 	for i := len(b) - 1; i >= 0; i-- {
 		u = u<<8 | uint64(b[i])
@@ -316,6 +327,12 @@ func littleUint(b []byte) uint64 {
 
 // littleInt reads 1 to 8 bytes of two's complement, least significant first.
 func littleInt(b []byte) int64 {
+	switch len(b) {
+	case 4:
+		return int64(int32(binary.LittleEndian.Uint32(b)))
+	case 8:
+		return int64(binary.LittleEndian.Uint64(b))
+	}
 	shift := 64 - 8*len(b)
 	return int64(littleUint(b)<<shift) >> shift
 }

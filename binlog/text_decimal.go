@@ -19,72 +19,62 @@ func textDecimal(_ *Row, c *imageColumn, dst, cell []byte) ([]byte, error) {
 		return dst, fmt.Errorf("%w: a decimal of no digits", ErrCorrupt)
 	}
 	start := len(dst)
-	var turn uint32
+	d := decimalReader{cell: cell, flip: 0x80}
 	if cell[0]&0x80 == 0 {
-		turn = 0xffffffff
+		d.turn = 0xffffffff
 		dst = append(dst, '-')
 		start++
 	}
-	pos := 0
-	// group reads n digits.
-	group := func(n int) (uint32, bool) {
-		size := decimalBytes[n]
-		var u uint32
-		for i := range size {
-			b := uint32(cell[pos+i])
-			if pos+i == 0 {
-				b ^= 0x80
-			}
-			u = u<<8 | b
-		}
-		pos += size
-		u ^= turn >> (32 - 8*size)
-		return u, u < powers10[n]
-	}
-	whole := false // a digit other than a leading zero was written
+	var whole uint32 // the first digits before the point that are not all zeros
 	if n := c.whole % 9; n > 0 {
-		u, ok := group(n)
-		if !ok {
-			return dst, errDecimal
-		}
-		if u != 0 {
-			dst = strconv.AppendUint(dst, uint64(u), 10)
-			whole = true
-		}
+		whole = d.group(n)
 	}
-	for range c.whole / 9 {
-		u, ok := group(9)
-		if !ok {
-			return dst, errDecimal
-		}
-		if whole {
-			dst = appendDigits(dst, u, 9)
-		} else if u != 0 {
-			dst = strconv.AppendUint(dst, uint64(u), 10)
-			whole = true
-		}
+	groups := c.whole / 9
+	for ; whole == 0 && groups > 0; groups-- {
+		whole = d.group(9)
 	}
-	if !whole {
-		dst = append(dst, '0')
+	dst = strconv.AppendUint(dst, uint64(whole), 10)
+	for ; groups > 0; groups-- {
+		dst = appendDigits(dst, d.group(9), 9)
 	}
 	if c.scale > 0 {
 		dst = append(dst, '.')
 		for range c.scale / 9 {
-			u, ok := group(9)
-			if !ok {
-				return dst, errDecimal
-			}
-			dst = appendDigits(dst, u, 9)
+			dst = appendDigits(dst, d.group(9), 9)
 		}
 		if n := c.scale % 9; n > 0 {
-			u, ok := group(n)
-			if !ok {
-				return dst, errDecimal
-			}
-			dst = appendDigits(dst, u, n)
+			dst = appendDigits(dst, d.group(n), n)
 		}
 	}
+	if d.bad {
+		return dst, errDecimal
+	}
 	return padZeros(dst, start, c.pad), nil
+}
+
+// decimalReader reads a decimal's groups of digits.
+type decimalReader struct {
+	cell []byte
+	flip byte   // for the first byte
+	turn uint32 // all bits for a negative value
+	bad  bool   // a group is out of range
+}
+
+// group reads n digits.
+func (d *decimalReader) group(n int) uint32 {
+	size := decimalBytes[n]
+	u := uint32(d.cell[0] ^ d.flip)
+	d.flip = 0
+	for _, b := range d.cell[1:size] {
+		u = u<<8 | uint32(b)
+	}
+	d.cell = d.cell[size:]
+	u ^= d.turn >> (32 - 8*size)
+	if u >= powers10[n] {
+		d.bad = true
+		return 0
+	}
+	return u
 }
 
 var errDecimal = fmt.Errorf("%w: a decimal's group of digits is out of range", ErrCorrupt)
