@@ -82,6 +82,9 @@ func (c *Config) withDefaults() Config {
 	if d.MaxItemSize == 0 {
 		d.MaxItemSize = 1 << 20
 	}
+	if d.Backlog == 0 {
+		d.Backlog = 1024
+	}
 	if d.UnixMode == 0 {
 		d.UnixMode = 0o700
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"syscall"
@@ -63,7 +64,14 @@ func (s *Server) listen(address string) (*listener, error) {
 	if secure && s.cfg.TLS == nil {
 		return nil, fmt.Errorf("listen on %s: no certificate is configured (server.tls)", address)
 	}
-	l, err := net.Listen("tcp", rest)
+	network := "tcp"
+	if host, _, err := net.SplitHostPort(rest); err == nil {
+		// Go takes 0.0.0.0 for every address of both families; memcached and people do not.
+		if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+			network = "tcp4"
+		}
+	}
+	l, err := net.Listen(network, rest)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}

@@ -285,7 +285,7 @@ func (s *Server) statsSettings() []Stat {
 	l.flag("detail_enabled", s.prefixes.on.Load(), "yes", "no")
 	l.num("reqs_per_event", int64(c.RequestsPerTurn))
 	l.flag("cas_enabled", !c.NoCAS, "yes", "no")
-	l.str("tcp_backlog", "1024")
+	l.num("tcp_backlog", int64(c.Backlog))
 	l.str("binding_protocol", [...]string{"auto-negotiate", "ascii", "binary"}[c.Protocol])
 	l.flag("auth_enabled_sasl", c.SASL, "yes", "no")
 	l.flag("auth_enabled_ascii", c.Auth != nil && !c.SASL, "yes", "no")
