@@ -40,6 +40,12 @@ func (p *publisher) remove(c *Session) {
 	p.sessions.Store(&all)
 }
 
+// wait returns when no publisher is at work.
+func (p *publisher) wait() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+}
+
 // excludeLocked returns when no session is between Begin and End.
 func (p *publisher) excludeLocked() {
 	p.busy.Store(true)

@@ -237,7 +237,7 @@ func (c *checker) spans() {
 		if room := free != 0 || sp.bump.Load() < sp.slots; room && !sp.drained != sp.listed {
 			c.fail("span %d: room %v, drained %v, listed %v", id, room, sp.drained, sp.listed)
 		}
-		if sp.walkers != 0 && sp != s.evictor.cur || sp.live == 0 && sp.walkers == 0 {
+		if sp.walkers != 0 && sp != s.evictor.cur || sp.live == 0 && sp.walkers == 0 && (!sp.listed || sp.next != nil) {
 			c.fail("span %d: %d walkers, %d live", id, sp.walkers, sp.live)
 		}
 		for g := sp.first; g < sp.first+sp.grains; g++ {
@@ -260,18 +260,23 @@ func (c *checker) spans() {
 func (c *checker) region() {
 	r := &c.s.region
 	var used, dirty int64
-	for i := 1; i < r.grains; i++ {
-		if r.used.has(i) {
-			used++
-			if !r.dirty.has(i) {
-				c.fail("grain %d is used, but not counted as memory", i)
+	for _, a := range []*area{&r.low, &r.high} {
+		for i := range a.units {
+			if a == &r.low && i == 0 {
+				continue // offset 0 stands for nothing
 			}
-		}
-		if r.dirty.has(i) {
-			dirty++
-		}
-		if r.used.has(i) != (r.owner[i].Load() != 0) {
-			c.fail("grain %d: used %v, owner %d", i, r.used.has(i), r.owner[i].Load())
+			if a.used.has(i) {
+				used += int64(a.unit)
+				if !a.dirty.has(i) {
+					c.fail("unit %d of %d grains is used, but not counted as memory", i, a.unit)
+				}
+			}
+			if a.dirty.has(i) {
+				dirty += int64(a.unit)
+			}
+			if owner := r.owner[a.first+i*a.unit].Load(); a.used.has(i) != (owner != 0) {
+				c.fail("unit %d of %d grains: used %v, owner %d", i, a.unit, a.used.has(i), owner)
+			}
 		}
 	}
 	if used != r.usedN.Load() || dirty != r.dirtyN.Load() || used != c.grains {

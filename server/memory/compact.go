@@ -4,6 +4,16 @@ package memory
 // the free slots of its other spans, and the span's grains serve any class. Without it,
 // values that grow from 100 bytes to 4 KB would leave the memory full of holes of 200.
 
+// releaseLast frees the span that an empty pool keeps.
+func (s *Store) releaseLast(p *pool) {
+	p.mu.Lock()
+	if p.used != 0 || p.partial == nil || !s.region.tight.Load() {
+		p.mu.Unlock()
+		return
+	}
+	s.releaseEmptyLocked(p, p.partial)
+}
+
 // beginCompactionLocked makes the sparsest span of the pool with most free memory
 // the evictor's current one. Unless desperate it does so only when that is worth it.
 func (s *Store) beginCompactionLocked(desperate bool) bool {
@@ -13,20 +23,24 @@ func (s *Store) beginCompactionLocked(desperate bool) bool {
 		best   *pool
 		kindOf kind
 	)
-	for k := kindYoung; k <= kindMapped; k++ {
-		for c := range slotClasses {
+	for k := range kinds {
+		for c := range s.layout.sizes {
 			p := &s.pools[k][c]
 			p.mu.Lock()
 			free, spans, slots := p.slots-p.used, p.spans, p.slots
 			p.mu.Unlock()
-			if spans < 2 {
+			if spans != 0 && free == slots {
+				s.releaseLast(p)
+				continue
+			}
+			if spans < 2 || k == kindIndex {
 				continue
 			}
 			per := slots / int64(spans)
 			if free < per+per/4 || !desperate && free < 2*per+slots/8 {
 				continue
 			}
-			if bytes := free * int64(slotSize(c)); bytes > most {
+			if bytes := free * int64(s.layout.slotSize(c)); bytes > most {
 				most, best, kindOf = bytes, p, k
 			}
 		}

@@ -22,7 +22,7 @@
 //	hash(key) --> segment --> line of 8 words --> item
 //	              (desc)      (tag | offset)      (header | "VALUE k f n\r\n" data "\r\n")
 //
-// The address space is reserved once (region.go) and cut into grains of 64 KiB.
+// The address space is reserved once (region.go) and cut into grains of 16 KiB.
 // Runs of grains are spans (span.go): slots of one size class, or one large item.
 // The index (index.go) consists of segments that grow one by one, so no growth is
 // ever longer than a fraction of a millisecond. Retired slots wait in a limbo

@@ -41,6 +41,7 @@ type limbo struct {
 	queue  []retired // ring; mu
 	head   int       // mu
 	n      atomic.Int64
+	bytes  atomic.Int64 // of the n; written with mu
 	pinned []uint64     // passed their epoch but are pinned; mu
 	held   atomic.Int64 // len(pinned); written with mu
 }
@@ -48,6 +49,7 @@ type limbo struct {
 type retired struct {
 	off   uint64 // bit 0 set: lines of the index, which have no header
 	epoch uint64
+	size  int
 }
 
 const (
@@ -67,6 +69,7 @@ func (l *limbo) pushLocked(r retired) {
 	}
 	l.queue[(l.head+n)%len(l.queue)] = r
 	l.n.Store(int64(n + 1))
+	l.bytes.Add(int64(r.size))
 }
 
 // retire takes an unlinked slot into the limbo of p; off 0 is nothing.
@@ -74,12 +77,15 @@ func (s *Store) retire(p *participant, off uint64) {
 	if off == 0 {
 		return
 	}
+	size := 0
 	if off&retiredLines == 0 {
-		s.itemIn(off).setMeta(metaDead, 0)
+		it := s.itemIn(off)
+		it.setMeta(metaDead, 0)
+		size = it.Size()
 	}
 	l := &p.limbo
 	l.mu.Lock()
-	l.pushLocked(retired{off, s.epoch.Load()})
+	l.pushLocked(retired{off, s.epoch.Load(), size})
 	n := l.n.Load()
 	l.mu.Unlock()
 	if n%limboBatch == 0 {
@@ -122,10 +128,12 @@ func (s *Store) part(p *participant) {
 	defer k.mu.Unlock()
 	epoch := s.epoch.Load()
 	for n := p.limbo.n.Load(); n > 0; n-- {
-		k.pushLocked(retired{p.limbo.queue[p.limbo.head].off, epoch})
+		r := p.limbo.queue[p.limbo.head]
+		k.pushLocked(retired{r.off, epoch, r.size})
 		p.limbo.head = (p.limbo.head + 1) % len(p.limbo.queue)
 	}
 	p.limbo.n.Store(0)
+	p.limbo.bytes.Store(0)
 	k.pinned = append(k.pinned, p.limbo.pinned...)
 	k.held.Store(int64(len(k.pinned)))
 	p.limbo.pinned = nil
@@ -165,6 +173,7 @@ func (s *Store) drain(l *limbo, oldest uint64) int {
 			break
 		}
 		l.head = (l.head + 1) % len(l.queue)
+		l.bytes.Add(int64(-r.size))
 		if r.off&retiredLines == 0 && metaPins(atomic.LoadUint32(metaAt(s.region.at(r.off)))) != 0 {
 			l.pinned = append(l.pinned, r.off)
 			continue

@@ -20,7 +20,9 @@ const (
 	promoteFreq  = 1  // reads that make a young item an old one
 	stepSlots    = 48 // slots looked at in one step
 	stepEvery    = 8  // allocations between two steps of a participant
-	roomAttempts = 4096
+	roomAttempts = 1 << 16
+	roomWaits    = 256 // some ten milliseconds
+	compactEvery = 8   // spans passed between two looks for one to compact
 )
 
 // queue is a list of spans in the order in which they are to be looked at.
@@ -94,11 +96,12 @@ func (q *queues) next() *span {
 
 // evictor is the hand that passes over the spans.
 type evictor struct {
-	mu   sync.Mutex
-	part *participant // used with mu
-	cur  *span        // being looked at; it counts us as a walker; mu
-	slot uint32       // next slot of cur; mu
-	free bool         // evict nothing, only move: cur is being compacted; mu
+	mu     sync.Mutex
+	part   *participant // used with mu
+	cur    *span        // being looked at; it counts us as a walker; mu
+	slot   uint32       // next slot of cur; mu
+	passed int          // spans looked at
+	free   bool         // evict nothing, only move: cur is being compacted; mu
 }
 
 // evictStep looks at up to n slots, and gives what it freed the chance to be used.
@@ -131,7 +134,7 @@ func (s *Store) evictStepLocked(n int) (looked bool) {
 // free slots, else the next of the queues.
 func (s *Store) nextSpanLocked() bool {
 	e := &s.evictor
-	if s.beginCompactionLocked(false) {
+	if e.passed++; e.passed%compactEvery == 0 && s.beginCompactionLocked(false) {
 		return true
 	}
 	if s.noEvict {
@@ -311,10 +314,11 @@ func (s *Store) alloc(k kind, size int, p *participant, force bool) (uint64, boo
 }
 
 // makeRoom evicts until there is a slot of that size. What it evicts is free only
-// when no session can see it any more; it waits for that, but not without end.
+// when no session can see it any more; rather than evict more than it needs it waits
+// for that, but not without end.
 func (s *Store) makeRoom(k kind, size int, p *participant, force bool) (uint64, bool) {
 	e := &s.evictor
-	waited := 0
+	waits := 0
 	for range roomAttempts {
 		// A session that views nothing need not hold the epoch back.
 		if state := p.state.Load(); state != 0 && !p.viewing {
@@ -324,8 +328,14 @@ func (s *Store) makeRoom(k kind, size int, p *participant, force bool) (uint64, 
 		if off, ok := s.take(k, size, normal); ok {
 			return off, true
 		}
+		waiting := s.inLimbo()
+		if freed == 0 && waiting > int64(2*size)+s.region.slackN.Load()<<grainShift/2 && waits < roomWaits {
+			pause(waits)
+			waits++
+			continue
+		}
 		e.mu.Lock()
-		looked := s.evictStepLocked(256)
+		looked := s.evictStepLocked(stepSlots)
 		if !looked {
 			looked = s.beginCompactionLocked(true)
 		}
@@ -334,15 +344,11 @@ func (s *Store) makeRoom(k kind, size int, p *participant, force bool) (uint64, 
 			return off, true
 		}
 		if !looked && freed == 0 {
-			if s.inLimbo() == 0 {
+			if waiting == 0 || waits == roomWaits {
 				break
 			}
-		}
-		if freed == 0 && s.inLimbo() > limboPatience {
-			if waited++; waited > 256 {
-				break
-			}
-			pause(waited)
+			pause(waits)
+			waits++
 		}
 	}
 	if force {
@@ -351,13 +357,10 @@ func (s *Store) makeRoom(k kind, size int, p *participant, force bool) (uint64, 
 	return 0, false
 }
 
-// limboPatience is how many retired slots may wait before makeRoom does.
-const limboPatience = 4096
-
-// inLimbo counts the retired slots that are not pinned.
+// inLimbo is how many bytes of retired items wait for sessions.
 func (s *Store) inLimbo() (n int64) {
 	for _, p := range *s.members.all.Load() {
-		n += p.limbo.n.Load()
+		n += p.limbo.bytes.Load()
 	}
 	return n
 }

@@ -264,8 +264,8 @@ func (s *Store) grow(g *segment, p *participant, force bool) {
 // resize replaces the lines if desc still is old.
 func (s *Store) resize(g *segment, p *participant, old, lines uint64, force bool) {
 	size := max(int(lines)*lineBytes, 1024)
-	if c := classOf(size); c != largeClass {
-		size = slotSize(c)
+	if c := s.layout.classOf(size); c != largeClass {
+		size = s.layout.slotSize(c) &^ (lineBytes - 1)
 	} else {
 		size = (size + grainSize - 1) &^ (grainSize - 1)
 	}

@@ -199,7 +199,7 @@ func (it Item) Won() bool { return it.meta()&metaWon != 0 }
 func (it Item) Size() int { return it.size(it.meta()) }
 
 // Class is the size class for `stats items` and mn/me: 1 is the smallest.
-func (it Item) Class() int { return classOf(it.Size()) + 1 }
+func (it Item) Class() int { return it.s.layout.classOf(it.Size()) + 1 }
 
 // Pin keeps the item's bytes beyond Release, until Unpin. Call it before Release.
 func (it Item) Pin() {

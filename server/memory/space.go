@@ -32,8 +32,7 @@ type spaceTable struct {
 	names  [maxSpaces]string // mu
 	states [maxSpaces]atomic.Uint32
 	counts [maxSpaces]spaceCount
-	tombs  atomic.Int64 // in all spaces
-	dirty  atomic.Bool  // a space was dropped or opened: there is something to sweep
+	dirty  atomic.Bool // a space was dropped or opened: there is something to sweep
 }
 
 type spaceCount struct {

@@ -151,15 +151,20 @@ func (s *Store) spanOf(off uint64) *span {
 // newSpan takes grains for a span; nil when the limit is reached.
 func (s *Store) newSpan(k kind, class, size int, why demand) *span {
 	sp := &span{class: class}
+	var (
+		first int
+		ok    bool
+	)
 	if class == largeClass {
 		sp.grains = (size + grainSize - 1) >> grainShift
 		sp.size, sp.slots = uint32(size), 1
+		first, ok = s.region.allocRun(sp.grains, why)
 	} else {
-		sp.grains = spanGrainsTable[class]
-		sp.size = uint32(slotSize(class))
-		sp.slots = uint32(sp.grains<<grainShift) / sp.size
+		sp.grains = s.layout.span >> grainShift
+		sp.size = uint32(s.layout.slotSize(class))
+		sp.slots = uint32(s.layout.span) / sp.size
+		first, ok = s.region.allocSpan(why)
 	}
-	first, ok := s.region.alloc(sp.grains, why)
 	if !ok {
 		return nil
 	}
@@ -177,7 +182,7 @@ func (s *Store) newSpan(k kind, class, size int, why demand) *span {
 
 // takeFree takes a free slot of a span that is there already.
 func (s *Store) takeFree(k kind, size int) (uint64, bool) {
-	class := classOf(size)
+	class := s.layout.classOf(size)
 	if class == largeClass {
 		return 0, false
 	}
@@ -196,7 +201,7 @@ func (s *Store) take(k kind, size int, why demand) (uint64, bool) {
 	if off, ok := s.takeFree(k, size); ok {
 		return off, true
 	}
-	class := classOf(size)
+	class := s.layout.classOf(size)
 	p := &s.pools[k][class]
 	sp := s.newSpan(k, class, size, why)
 	if sp == nil {
@@ -282,9 +287,11 @@ func (s *Store) give(off uint64) {
 }
 
 // releaseEmptyLocked gives the span's grains back if nothing holds it, and
-// unlocks the pool.
+// unlocks the pool. While there is room, a pool keeps its last span, so that a lone
+// item that is replaced again and again does not make and free one each time.
 func (s *Store) releaseEmptyLocked(p *pool, sp *span) {
-	if sp.live != 0 || sp.walkers != 0 || sp.dead {
+	last := sp.listed && p.partial == sp && sp.next == nil && sp.class != largeClass && !s.region.tight.Load()
+	if sp.live != 0 || sp.walkers != 0 || sp.dead || last {
 		p.mu.Unlock()
 		return
 	}

@@ -102,8 +102,8 @@ func (s *Store) poolStats() ([]KindBytes, []ClassStats) {
 	var bytes [kinds]int64
 	for class := range totalClasses {
 		c := ClassStats{Class: class + 1}
-		if class != largeClass {
-			c.Size = slotSize(class)
+		if class < len(s.layout.sizes) {
+			c.Size = s.layout.slotSize(class)
 		}
 		for k := range kinds {
 			p := &s.pools[k][class]

@@ -35,6 +35,7 @@ const (
 type Store struct {
 	region  region
 	table   spanTable
+	layout  *layout
 	pools   [kinds][totalClasses]pool
 	queues  queues
 	evictor evictor
@@ -69,17 +70,9 @@ type Store struct {
 	noEvict   bool
 	limit     atomic.Int64
 	fixed     int64 // bytes of the limit for what is not in the region
-	reserved  int64 // limit for which address space was reserved
 	keeper    keeper
 	closeOnce sync.Once
 }
-
-var spanGrainsTable = func() (t [totalClasses]int) {
-	for c := range slotClasses {
-		t[c] = spanGrains(c)
-	}
-	return t
-}()
 
 // New makes an empty store and starts its keeper, the one goroutine that reads the
 // clock, sweeps and compacts; Close waits for it.
@@ -124,10 +117,10 @@ func New(o Options) (*Store, error) {
 	}
 	s.spaces.states[0].Store(spaceOpen)
 
-	if err := s.region.open(o.Limit); err != nil {
+	s.layout = newLayout(o.Limit)
+	if err := s.region.open(o.Limit, s.layout.span); err != nil {
 		return nil, err
 	}
-	s.reserved = o.Limit
 	s.fixed = int64(n) * 64
 	if err := s.SetLimit(o.Limit); err != nil {
 		return nil, err
@@ -141,13 +134,13 @@ func New(o Options) (*Store, error) {
 func (s *Store) Limit() int64 { return s.limit.Load() }
 
 // SetLimit changes the memory limit while the store is in use (cache_memlimit). A
-// lower one takes effect as items are evicted. It may grow to about three times
-// what New was given, as far as address space is reserved.
+// lower one takes effect as items are evicted. It may grow as far as
+// address space was reserved: to 7 GiB or, above 4 GiB, 1.7 times what New was given.
 func (s *Store) SetLimit(bytes int64) error {
 	if bytes < minLimit {
 		return fmt.Errorf("memory limit of %d bytes is below the smallest of %d", bytes, minLimit)
 	}
-	if room := int64(len(s.region.mem)) / 5 * 4; bytes > room {
+	if room := s.region.roomFor(); bytes > room {
 		return fmt.Errorf("memory limit of %d bytes is above the %d that address space was reserved for; start with a higher limit", bytes, room)
 	}
 	s.limit.Store(bytes)
