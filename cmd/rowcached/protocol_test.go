@@ -4,14 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/hex"
+	"io"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rowcached/rowcached/server"
 	"github.com/rowcached/rowcached/server/memory"
+	"github.com/rowcached/rowcached/server/protocol"
 )
 
 // TestProtocolDocument runs the examples of PROTOCOL.md against a server without tables.
@@ -33,7 +37,8 @@ func TestProtocolDocument(t *testing.T) {
 	}
 }
 
-// exchange sends the "> " lines of a block and compares the "< " lines that follow.
+// exchange sends the "> " lines of a block and compares the "< " lines that follow; ">x" and "<x" are bytes in
+// hexadecimal. {name} in a reply is any word at its first appearance, and that word ever after.
 func exchange(t *testing.T, address, block string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -42,24 +47,83 @@ func exchange(t *testing.T, address, block string) {
 	}
 	defer conn.Close()
 	r := bufio.NewReader(conn)
+	words := map[string]string{}
 	for line := range strings.Lines(strings.TrimPrefix(block, "\n")) {
 		line = strings.TrimSuffix(line, "\n")
-		if out, ok := strings.CutPrefix(line, "> "); ok {
-			if _, err := conn.Write([]byte(out + "\r\n")); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		want, ok := strings.CutPrefix(line, "< ")
+		mark, text, ok := strings.Cut(line, " ")
 		if !ok {
-			t.Fatalf("a line of an example is neither sent nor received: %q", line)
+			t.Fatalf("a line of an example has nothing behind its mark: %q", line)
 		}
-		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		for name, word := range words {
+			text = strings.ReplaceAll(text, name, word)
+		}
+		if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		got, err := r.ReadString('\n')
-		if err != nil || got != want+"\r\n" {
-			t.Fatalf("got %q, %v; want %q in\n%s", got, err, want, block)
+		bytes := []byte(text + "\r\n")
+		if mark == ">x" || mark == "<x" {
+			if bytes, err = hex.DecodeString(strings.ReplaceAll(text, " ", "")); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+		}
+		switch mark {
+		case ">", ">x":
+			if _, err := conn.Write(bytes); err != nil {
+				t.Fatal(err)
+			}
+		case "<":
+			got, err := r.ReadString('\n')
+			if err != nil || !same(got, string(bytes), words) {
+				t.Fatalf("got %q, %v; want %q in\n%s", got, err, bytes, block)
+			}
+		case "<x":
+			got := make([]byte, len(bytes))
+			if _, err := io.ReadFull(r, got); err != nil || string(got) != string(bytes) {
+				t.Fatalf("got %x, %v; want %x in\n%s", got, err, bytes, block)
+			}
+		default:
+			t.Fatalf("a line of an example is neither sent nor received: %q", line)
+		}
+	}
+	// What is left would be a reply that the example does not show.
+	if n := r.Buffered(); n > 0 {
+		rest, _ := r.Peek(n)
+		t.Fatalf("%q came behind what is shown in\n%s", rest, block)
+	}
+}
+
+// same compares a reply with what is wanted, and notes the words that {name} stands for.
+func same(got, want string, words map[string]string) bool {
+	for {
+		open := strings.Index(want, "{")
+		if open < 0 {
+			return got == want
+		}
+		end := strings.Index(want, "}")
+		if end < open || len(got) < open || got[:open] != want[:open] {
+			return false
+		}
+		name, word := want[open:end+1], got[open:]
+		if i := strings.IndexAny(word, " \r\n"); i >= 0 {
+			word = word[:i]
+		}
+		if word == "" || words[name] != "" {
+			return false
+		}
+		words[name] = word
+		got, want = got[open+len(word):], want[end+1:]
+	}
+}
+
+// TestEveryCommandIsDocumented compares PROTOCOL.md with the commands that the parser knows.
+func TestEveryCommandIsDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../PROTOCOL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for op := protocol.OpGet; op <= protocol.OpDebugTime; op++ {
+		if !regexp.MustCompile("`" + regexp.QuoteMeta(op.String()) + "[ `]").Match(doc) {
+			t.Errorf("PROTOCOL.md does not speak of %s", op)
 		}
 	}
 }
