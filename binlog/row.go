@@ -221,15 +221,20 @@ func (r *Row) AppendText(dst []byte, col int) ([]byte, error) {
 	return out, nil
 }
 
-// appendQuery appends a value as a query gave it, made equal to what the log gives. go-sql-driver makes an int64 of every
-// integer and YEAR, and database/sql bytes of that: the zeros before it have to be put back.
+// appendQuery appends a value as a query gave it, made equal to what the log gives. go-sql-driver makes a number of
+// whatever has a number's type, and database/sql bytes of that: the zeros before integers and years and the layout of
+// floating-point numbers have to be put back.
 func (r *Row) appendQuery(dst []byte, col int, v []byte) ([]byte, error) {
 	c := &r.table.Columns[col]
-	start := len(dst)
 	switch {
-	case c.Kind == KindFloat && c.Decimals < 0:
-		return appendQueryFloat(dst, c, v)
+	case c.Kind == KindFloat, c.Kind == KindDouble:
+		f, ok := parseFloat(v)
+		if !ok {
+			return dst, fmt.Errorf("%w: column %s of %s: the query's value is not a number", ErrCorrupt, c.Name, r.table.TableName)
+		}
+		return appendColumnReal(dst, c, f), nil
 	case c.Kind == KindInt && c.Zerofill, c.Kind == KindYear:
+		start := len(dst)
 		return padZeros(append(dst, v...), start, c.Width), nil
 	}
 	return append(dst, v...), nil

@@ -49,17 +49,14 @@ func QuoteName(s string) string { return "`" + strings.ReplaceAll(s, "`", "``") 
 // Quoted gives the name as SQL takes it: `schema`.`name`.
 func (n TableName) Quoted() string { return QuoteName(n.Schema) + "." + QuoteName(n.Name) }
 
-// SelectExpr gives the SQL expression for column i whose text Row.SetQuery takes. It is the quoted name, save for a FLOAT
-// without decimals, which as a DOUBLE shows all the digits of its value, and other floating-point columns, which go
-// through CONCAT so that they arrive as the server's text: a driver that sees their type makes numbers of them.
+// SelectExpr gives the SQL expression for column i whose text Row.SetQuery takes. It is the quoted name, save for a
+// floating-point column whose own text does not tell its value or that a driver cannot read: a FLOAT, of which the server
+// shows six digits, and what has decimals or zeros before it. Times one, it is a DOUBLE with all of its digits.
 func (t *Table) SelectExpr(i int) string {
 	c := &t.Columns[i]
 	name := QuoteName(c.Name)
-	switch {
-	case c.Kind == KindFloat && c.Decimals < 0:
+	if c.Kind == KindFloat || c.Kind == KindDouble && (c.Decimals >= 0 || c.Zerofill) {
 		return "(" + name + "*1e0)"
-	case c.Kind == KindFloat, c.Kind == KindDouble:
-		return "CONCAT(" + name + ")"
 	}
 	return name
 }

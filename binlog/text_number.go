@@ -48,53 +48,43 @@ func textYear(_ *Row, c *imageColumn, dst, cell []byte) ([]byte, error) {
 	return appendPadded(dst, year, 4), nil
 }
 
-// textFloat appends FLOAT: the shortest digits that give the float32 back, laid out as the server lays out a number, or
-// exactly d decimals for FLOAT(m,d).
+// textFloat appends FLOAT.
 func textFloat(_ *Row, c *imageColumn, dst, cell []byte) ([]byte, error) {
-	f := float64(math.Float32frombits(binary.LittleEndian.Uint32(cell)))
-	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return dst, fmt.Errorf("%w: not a finite number", ErrCorrupt)
-	}
-	return appendColumnReal(dst, c, f, 32), nil
+	return c.appendReal(dst, float64(math.Float32frombits(binary.LittleEndian.Uint32(cell))))
 }
 
-// textDouble appends DOUBLE as the server does: the shortest digits that give the float64 back, or exactly d decimals
-// for DOUBLE(m,d).
+// textDouble appends DOUBLE.
 func textDouble(_ *Row, c *imageColumn, dst, cell []byte) ([]byte, error) {
-	f := math.Float64frombits(binary.LittleEndian.Uint64(cell))
+	return c.appendReal(dst, math.Float64frombits(binary.LittleEndian.Uint64(cell)))
+}
+
+func (c *imageColumn) appendReal(dst []byte, f float64) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return dst, fmt.Errorf("%w: not a finite number", ErrCorrupt)
 	}
-	return appendColumnReal(dst, c, f, 64), nil
+	if f == 0 && c.mariadb {
+		f = 0 // it has no negative zero
+	}
+	return appendColumnReal(dst, c.column, f), nil
 }
 
-// appendColumnReal appends f as its column shows it. MariaDB has no negative zero.
-func appendColumnReal(dst []byte, c *imageColumn, f float64, size int) []byte {
-	if f == 0 && c.mariadb {
-		f = 0
+// appendColumnReal appends f as its column shows it: the shortest digits that give the float32 or float64 back, laid out
+// as the server lays out a number, or exactly d decimals for FLOAT(m,d) and DOUBLE(m,d).
+func appendColumnReal(dst []byte, c *Column, f float64) []byte {
+	size := 64
+	if c.Kind == KindFloat {
+		f, size = float64(float32(f)), 32
 	}
 	start := len(dst)
-	if c.column.Decimals >= 0 {
-		dst = appendFixed(dst, f, c.column.Decimals)
+	if c.Decimals >= 0 {
+		dst = appendFixed(dst, f, c.Decimals)
 	} else {
 		dst = appendReal(dst, f, size)
 	}
-	return padZeros(dst, start, c.pad)
-}
-
-// appendQueryFloat appends a FLOAT without decimals that a query gave as a DOUBLE (see Table.SelectExpr): the same text
-// as textFloat.
-func appendQueryFloat(dst []byte, c *Column, v []byte) ([]byte, error) {
-	f, ok := parseFloat(v)
-	if !ok {
-		return dst, fmt.Errorf("%w: the query's FLOAT is not a number", ErrCorrupt)
-	}
-	start := len(dst)
-	dst = appendReal(dst, float64(float32(f)), 32)
 	if c.Zerofill {
 		dst = padZeros(dst, start, c.Width)
 	}
-	return dst, nil
+	return dst
 }
 
 // parseFloat reads the server's text of a DOUBLE without an allocation.

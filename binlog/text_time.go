@@ -22,11 +22,6 @@ func bigUint(b []byte) uint64 {
 	return u
 }
 
-// append2 appends v, below 100, as two digits.
-func append2(dst []byte, v int) []byte {
-	return append(dst, byte('0'+v/10), byte('0'+v%10))
-}
-
 // appendDate appends yyyy-mm-dd; any part may be zero.
 func appendDate(dst []byte, year, month, day int) ([]byte, error) {
 	if uint(year) > 9999 || uint(month) > 12 || uint(day) > 31 {
