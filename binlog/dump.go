@@ -109,7 +109,15 @@ func (s *Source) sendDump(ctx context.Context, c *dumpConn, id uint32, byGTID bo
 	}
 	b := make([]byte, 4, 256)
 	s.at = s.resume
-	s.tx = transaction{}
+	s.tx = transaction{number: s.tx.number}
+	s.tables.init()
+	s.checksum = false
+	s.xa.abandon()
+	if byGTID || s.server.mariadb {
+		s.byFile.Store(dumpByGTIDs)
+	} else {
+		s.byFile.Store(dumpByFile)
+	}
 	s.skipTo = cursor{}
 	switch {
 	case byGTID && !s.server.mariadb:

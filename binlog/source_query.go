@@ -1,8 +1,6 @@
 package binlog
 
-import "strings"
-
-// onQuery gives a logged statement its meaning.
+// onQuery handles a statement in the log.
 func (s *Source) onQuery(e *rawEvent) (*Event, error) {
 	st, err := s.stmt.read(e)
 	if err != nil {
@@ -16,82 +14,149 @@ func (s *Source) onQuery(e *rawEvent) (*Event, error) {
 	case stmtCommit:
 		return s.commit(), nil
 	case stmtRollback:
-		return s.rolledBack(e), nil
-	case stmtSavepoint, stmtRollbackTo:
-		if !s.tx.open {
+		return s.rollback(), nil
+	case stmtSavepoint:
+		if !s.tx.open || s.tx.capture {
 			return nil, nil
 		}
-		kind := EventSavepoint
-		if st.class == stmtRollbackTo {
-			kind = EventRollbackTo
-		}
-		s.ev = Event{Kind: kind, Name: st.name, CommitTime: s.tx.time, CommitPrecision: s.tx.precision}
-		if s.tx.capture { // inside XA what is kept cannot be cut back
-			s.xa.current.unclear = append(s.xa.current.unclear, Event{Kind: EventInvalidate, All: true, Reason: ReasonXA})
-			return nil, nil
-		}
-		return &s.ev, nil
+		s.push(Event{Kind: EventSavepoint, Name: st.name, CommitTime: s.tx.time, CommitPrecision: s.tx.precision})
+		return nil, nil
+	case stmtRollbackTo:
+		return s.rollbackTo(st.name), nil
 	case stmtXAStart:
 		s.ensure(e)
 		s.tx.begun, s.tx.capture = true, true
+		s.xa.abandon()
 		s.xa.start()
 		return nil, nil
+	case stmtXAEnd:
+		return nil, nil
+	case stmtXAPrepare:
+		s.tx.capture = false
+		s.xa.prepare(st.name)
+		return s.commit(), nil
 	case stmtXACommit:
 		s.ensure(e)
-		return s.commitXA(s.xa.take(st.xid))
+		if st.onePhase && s.xa.current != nil {
+			t := s.xa.current
+			s.tx.capture = false
+			s.xa.abandon()
+			return s.commitXA(t)
+		}
+		return s.commitXA(s.xa.take(st.name))
 	case stmtXARollback:
-		s.xa.take(st.xid)
-		return s.alone(nil), nil
-	case stmtIgnored:
-		return s.alone(nil), nil
+		s.ensure(e)
+		s.xa.take(st.name)
+		if s.tx.capture {
+			s.tx.capture = false
+			s.xa.abandon()
+		}
+		return s.commit(), nil
 	}
+	s.ensure(e)
 	ev := s.concerns(st)
-	if s.tx.capture && ev != nil {
+	if ev != nil && s.tx.capture && s.xa.current != nil {
 		s.xa.current.unclear = append(s.xa.current.unclear, *ev)
+		ev = nil
+	}
+	if s.tx.begun {
+		if ev == nil {
+			return nil, nil
+		}
+		s.push(*s.invalidate(*ev)) // behind an EventBegin that ensure queued
 		return nil, nil
 	}
-	return s.alone(ev), nil
+	if ev != nil {
+		s.push(*s.invalidate(*ev))
+	}
+	s.push(*s.commit())
+	return nil, nil
 }
 
-// rolledBack ends a transaction that the source rolled back and logged all the same, because it changed tables that cannot
-// be rolled back: nothing of what was given out counts, and what stands must be read.
-func (s *Source) rolledBack(e *rawEvent) *Event {
+// concerns makes the EventInvalidate of a statement, nil when no watched table is concerned.
+func (s *Source) concerns(st *statement) *Event {
+	ev := Event{Kind: EventInvalidate, Reason: st.reason}
+	switch st.class {
+	case stmtIgnore:
+		return nil
+	case stmtTables:
+		for _, n := range st.tables {
+			w := s.watches.find(n.Schema, n.Name)
+			if w == nil {
+				continue
+			}
+			if st.ifAbsent && w.table != nil && !w.gone {
+				continue // the table exists: nothing was done
+			}
+			w.gone = true // or may be
+			ev.add(w.name)
+		}
+	case stmtSchema:
+		for _, w := range s.watches.names {
+			if s.watches.same(w.name.Schema, st.schema) {
+				w.gone = true
+				ev.add(w.name)
+			}
+		}
+	default:
+		for _, w := range s.watches.names {
+			w.gone = true
+		}
+		ev.All = true
+		return &ev
+	}
+	if len(ev.Tables) == 0 {
+		return nil
+	}
+	return &ev
+}
+
+// add names a table once.
+func (e *Event) add(n TableName) {
+	for _, x := range e.Tables {
+		if x == n {
+			return
+		}
+	}
+	e.Tables = append(e.Tables, n)
+}
+
+// rollback takes a transaction back that the source rolled back, which it logs when tables without transactions were
+// changed inside it. Those tables' rows are logged on their own; what was told by statements stands.
+func (s *Source) rollback() *Event {
 	if !s.tx.open {
 		s.settleBetween()
 		return nil
 	}
-	s.xa.abandon()
+	if s.tx.capture {
+		s.tx.capture = false
+		s.xa.abandon()
+	}
+	told := append([]Event(nil), s.tx.told...)
 	s.push(Event{Kind: EventAbort})
-	s.tx.told = s.tx.told[:0]
-	s.push(*s.open(e))
-	s.push(*s.invalidateAll(ReasonStatement))
+	s.push(Event{Kind: EventBegin, CommitTime: s.tx.time, CommitPrecision: s.tx.precision})
+	for _, ev := range told {
+		s.push(ev)
+	}
 	s.push(*s.commit())
 	return nil
 }
 
-// concerns makes the EventInvalidate of a statement, nil when no watched name is concerned.
-func (s *Source) concerns(st statement) *Event {
-	if st.class == stmtUnknown {
-		if len(s.watches.names) == 0 {
-			return nil
-		}
-		return s.invalidateAll(st.reason)
-	}
-	var names []TableName
-	for _, n := range st.tables {
-		if w := s.watches.find(n.Schema, n.Name); w != nil {
-			names = append(names, w.name)
-		}
-	}
-	if st.schema != "" {
-		for _, w := range s.watches.names {
-			if w.name.Schema == st.schema || s.watches.fold && strings.EqualFold(w.name.Schema, st.schema) {
-				names = append(names, w.name)
-			}
-		}
-	}
-	if len(names) == 0 {
+// rollbackTo takes back what came since a savepoint, except what was told by statements.
+func (s *Source) rollbackTo(name string) *Event {
+	if !s.tx.open {
 		return nil
 	}
-	return s.invalidate(Event{Kind: EventInvalidate, Tables: names, Reason: st.reason})
+	if s.tx.capture {
+		// The events kept cannot be cut at a savepoint: give them up.
+		if c := s.xa.current; c != nil {
+			c.drop(&s.xa)
+		}
+		return nil
+	}
+	s.push(Event{Kind: EventRollbackTo, Name: name, CommitTime: s.tx.time, CommitPrecision: s.tx.precision})
+	for _, ev := range s.tx.told {
+		s.push(ev)
+	}
+	return nil
 }

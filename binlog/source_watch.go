@@ -7,7 +7,7 @@ type watch struct {
 	name  TableName
 	table *Table // nil: rows are not wanted
 	named bool   // WatchName
-	gone  bool   // dropped or renamed away since Watch
+	gone  bool   // a statement since Watch may have dropped it
 }
 
 // watchSet holds the watched names. Its generation changes with every change, so that what was resolved against an older
@@ -103,4 +103,12 @@ func (w *watchSet) tidy(x *watch) {
 		delete(w.names, string(w.keyOf(x.name.Schema, x.name.Name)))
 	}
 	w.gen++
+}
+
+// same reports whether two schema names are one.
+func (w *watchSet) same(a, b string) bool {
+	if w.fold {
+		return strings.EqualFold(a, b)
+	}
+	return a == b
 }

@@ -1,203 +1,219 @@
 package binlog
 
-import "strings"
+import "bytes"
 
+// tokenKind sorts the tokens of a statement.
 type tokenKind uint8
 
 const (
 	tokenEnd    tokenKind = iota
-	tokenWord             // a keyword or a bare name, or a number
-	tokenName             // a quoted name
-	tokenString           // a string
-	tokenMark             // one byte of punctuation
+	tokenWord             // an identifier or keyword without quotes
+	tokenName             // an identifier in quotes
+	tokenString           // a string literal
+	tokenNumber           // digits only
+	tokenPunct            // one byte
 )
 
+// token is one token. text is without quotes, doubled quotes made single for names; a string's text is not unescaped.
 type token struct {
 	kind tokenKind
-	text string
+	text []byte
 }
 
-// is reports whether the token is a keyword, without regard to case.
-func (t token) is(word string) bool { return t.kind == tokenWord && strings.EqualFold(t.text, word) }
-
-// lexer cuts a statement into tokens. Comments are skipped; what stands inside a version comment, /*! */ or /*M! */, is
-// text as any other: the server that logged it ran it.
+// lexer splits a statement the way the server's own lexer does: comments are blanks, except that a version comment which
+// the server executed (/*!50000 ... */, /*M! ... */) is text like any other. Stripping comments first, the naive way, loses
+// the statements that stand inside them.
 type lexer struct {
-	in      []byte
-	at      int
-	inside  bool // a version comment
-	ansi    bool // "..." is a name
-	mariadb bool // /*M! is a version comment
-	noSlash bool // a backslash is a letter in strings
-	ahead   token
-	held    bool
+	text        []byte
+	pos         int
+	ansi        bool // ANSI_QUOTES: "..." is a name
+	noBackslash bool // NO_BACKSLASH_ESCAPES
+	brackets    bool // MariaDB's sql_mode MSSQL: [...] is a name
+	double      bool // a character set whose second bytes may look like quotes or backslashes
+	mariadb     bool
+	version     int // the server's, 90704 for 9.7.4
+
+	inside int  // depth of version comments being read as text
+	bad    bool // an unterminated quote or comment
 }
 
-func (l *lexer) reset(text []byte, mode uint64) {
-	*l = lexer{in: text, ansi: mode&modeANSIQuotes != 0, noSlash: mode&modeNoBackslashEscapes != 0}
-}
-
-// take gives the next token.
-func (l *lexer) take() token {
-	if l.held {
-		l.held = false
-		return l.ahead
-	}
-	return l.scan()
-}
-
-// peek gives the next token and leaves it.
-func (l *lexer) peek() token {
-	if !l.held {
-		l.ahead, l.held = l.scan(), true
-	}
-	return l.ahead
-}
-
-// word takes the next token if it is this keyword.
-func (l *lexer) word(w string) bool {
-	if l.peek().is(w) {
-		l.held = false
-		return true
-	}
-	return false
-}
-
-// mark takes the next token if it is this byte.
-func (l *lexer) mark(c byte) bool {
-	if t := l.peek(); t.kind == tokenMark && t.text[0] == c {
-		l.held = false
-		return true
-	}
-	return false
-}
-
-// name takes a name, "" when the next token is none.
-func (l *lexer) name() string {
-	t := l.peek()
-	if t.kind != tokenWord && t.kind != tokenName {
-		return ""
-	}
-	l.held = false
-	return t.text
-}
-
-// bytes takes a string, X'hex' or 0xhex.
-func (l *lexer) bytes() ([]byte, bool) {
-	t := l.take()
-	switch {
-	case t.kind == tokenString:
-		return []byte(t.text), true
-	case t.is("X"):
-		s := l.take()
-		if s.kind != tokenString {
-			return nil, false
-		}
-		return hexBytes(s.text)
-	case t.kind == tokenWord && (strings.HasPrefix(t.text, "0x") || strings.HasPrefix(t.text, "0X")):
-		return hexBytes(t.text[2:])
-	}
-	return nil, false
-}
-
-func (l *lexer) scan() token {
-	for {
-		l.blanks()
-		if l.at >= len(l.in) {
-			return token{}
-		}
-		rest := l.in[l.at:]
-		switch c := rest[0]; {
-		case c == '#', c == '-' && len(rest) > 1 && rest[1] == '-' && (len(rest) == 2 || rest[2] <= ' '):
-			l.line()
-		case c == '/' && len(rest) > 1 && rest[1] == '*':
+// next gives the next token.
+func (l *lexer) next() token {
+	for l.pos < len(l.text) {
+		c := l.text[l.pos]
+		switch {
+		case c <= ' ':
+			l.pos++
+		case c == '#':
+			l.skipLine()
+		case c == '-' && l.at(1) == '-' && (l.pos+2 >= len(l.text) || l.text[l.pos+2] <= ' '):
+			l.skipLine()
+		case c == '/' && l.at(1) == '*':
 			l.comment()
-		case c == '*' && l.inside && len(rest) > 1 && rest[1] == '/':
-			l.inside = false
-			l.at += 2
-		case c == '`':
-			return l.quoted('`', tokenName, false)
-		case c == '"' && l.ansi:
-			return l.quoted('"', tokenName, false)
+		case c == '*' && l.at(1) == '/' && l.inside > 0:
+			l.inside--
+			l.pos += 2
+		case c == '`' || c == '"' && l.ansi:
+			return l.quotedName(c)
+		case c == '[' && l.brackets:
+			return l.quotedName(']')
 		case c == '\'' || c == '"':
-			return l.quoted(c, tokenString, !l.noSlash)
-		case isWordByte(c):
-			start := l.at
-			for l.at < len(l.in) && isWordByte(l.in[l.at]) {
-				l.at++
-			}
-			return token{tokenWord, string(l.in[start:l.at])}
+			return l.quotedString(c)
+		case wordByte(c):
+			return l.word()
 		default:
-			l.at++
-			return token{tokenMark, string(rest[:1])}
+			l.pos++
+			return token{tokenPunct, l.text[l.pos-1 : l.pos]}
 		}
 	}
-}
-
-func isWordByte(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '$' || c >= 0x80
-}
-
-func (l *lexer) blanks() {
-	for l.at < len(l.in) && (l.in[l.at] == ' ' || l.in[l.at] >= '\t' && l.in[l.at] <= '\r' || l.in[l.at] == 0) {
-		l.at++
+	if l.inside > 0 {
+		l.bad = true
 	}
+	return token{}
 }
 
-// line skips to the end of the line.
-func (l *lexer) line() {
-	for l.at < len(l.in) && l.in[l.at] != '\n' {
-		l.at++
+// at gives the byte n after the present one, 0 past the end.
+func (l *lexer) at(n int) byte {
+	if l.pos+n < len(l.text) {
+		return l.text[l.pos+n]
 	}
+	return 0
 }
 
-// comment skips a comment, or only the opening of a version comment.
-func (l *lexer) comment() {
-	rest := l.in[l.at+2:]
-	skip := 2
-	if l.mariadb && len(rest) > 1 && rest[0] == 'M' && rest[1] == '!' {
-		rest, skip = rest[2:], 4
-	} else if len(rest) > 0 && rest[0] == '!' {
-		rest, skip = rest[1:], 3
-	} else {
-		for i := 0; i+1 < len(rest); i++ {
-			if rest[i] == '*' && rest[i+1] == '/' {
-				l.at += 2 + i + 2
-				return
-			}
-		}
-		l.at = len(l.in)
+func wordByte(c byte) bool {
+	return c >= 0x80 || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '$'
+}
+
+func (l *lexer) skipLine() {
+	i := bytes.IndexByte(l.text[l.pos:], '\n')
+	if i < 0 {
+		l.pos = len(l.text)
 		return
 	}
-	digits := 0
-	for digits < len(rest) && digits < 6 && rest[digits] >= '0' && rest[digits] <= '9' {
+	l.pos += i + 1
+}
+
+// comment skips a comment, or enters a version comment that the server executed.
+func (l *lexer) comment() {
+	start := l.pos + 2
+	maria := l.at(2) == 'M' && l.at(3) == '!'
+	if l.at(2) != '!' && !maria {
+		i := bytes.Index(l.text[start:], []byte("*/"))
+		if i < 0 {
+			l.bad = true
+			l.pos = len(l.text)
+			return
+		}
+		l.pos = start + i + 2
+		return
+	}
+	start++
+	if maria {
+		start++
+	}
+	digits, number := 0, 0
+	for digits < 6 && start+digits < len(l.text) && l.text[start+digits] >= '0' && l.text[start+digits] <= '9' {
+		number = number*10 + int(l.text[start+digits]-'0')
 		digits++
 	}
 	if digits < 5 {
-		digits = 0 // part of the text
+		digits, number = 0, 0
 	}
-	l.at += skip + digits
-	l.inside = true
-}
-
-// quoted reads up to the closing quote; a doubled one stands for itself.
-func (l *lexer) quoted(q byte, kind tokenKind, escapes bool) token {
-	var b strings.Builder
-	for l.at++; l.at < len(l.in); l.at++ {
-		c := l.in[l.at]
+	run := number <= l.version || number == 0
+	if maria {
+		run = run && l.mariadb
+	} else if l.mariadb && number >= 50700 && number <= 99999 {
+		run = false // MySQL's own, which MariaDB does not have
+	}
+	if run {
+		l.inside++
+		l.pos = start + digits
+		return
+	}
+	depth := 1
+	for i := start; i+1 < len(l.text); i++ {
 		switch {
-		case c == '\\' && escapes && l.at+1 < len(l.in):
-			l.at++
-			b.WriteByte(l.in[l.at]) // what \n and the like stand for matters to nobody here
-		case c != q:
-			b.WriteByte(c)
-		case l.at+1 < len(l.in) && l.in[l.at+1] == q:
-			l.at++
-			b.WriteByte(q)
-		default:
-			l.at++
-			return token{kind, b.String()}
+		case l.text[i] == '*' && l.text[i+1] == '/':
+			if depth--; depth == 0 {
+				l.pos = i + 2
+				return
+			}
+			i++
+		case l.text[i] == '/' && l.text[i+1] == '*':
+			depth++
+			i++
 		}
 	}
-	return token{kind, b.String()}
+	l.bad = true
+	l.pos = len(l.text)
+}
+
+// quotedName reads a name up to its closing quote; a doubled quote stands for one.
+func (l *lexer) quotedName(quote byte) token {
+	l.pos++
+	start := l.pos
+	var unquoted []byte
+	for l.pos < len(l.text) {
+		c := l.text[l.pos]
+		switch {
+		case l.double && c >= 0x81 && l.pos+1 < len(l.text):
+			l.pos += 2
+		case c != quote:
+			l.pos++
+		case l.at(1) == quote:
+			unquoted = append(append(unquoted, l.text[start:l.pos]...), quote)
+			l.pos += 2
+			start = l.pos
+		default:
+			text := l.text[start:l.pos]
+			if unquoted != nil {
+				text = append(unquoted, text...)
+			}
+			l.pos++
+			return token{tokenName, text}
+		}
+	}
+	l.bad = true
+	return token{}
+}
+
+func (l *lexer) quotedString(quote byte) token {
+	l.pos++
+	start := l.pos
+	for l.pos < len(l.text) {
+		c := l.text[l.pos]
+		switch {
+		case l.double && c >= 0x81 && l.pos+1 < len(l.text):
+			l.pos += 2
+		case c == '\\' && !l.noBackslash:
+			l.pos += 2
+		case c != quote:
+			l.pos++
+		case l.at(1) == quote:
+			l.pos += 2
+		default:
+			l.pos++
+			return token{tokenString, l.text[start : l.pos-1]}
+		}
+	}
+	l.pos = len(l.text)
+	l.bad = true
+	return token{}
+}
+
+func (l *lexer) word() token {
+	start := l.pos
+	digits := true
+	for l.pos < len(l.text) && wordByte(l.text[l.pos]) {
+		c := l.text[l.pos]
+		if l.double && c >= 0x81 && l.pos+1 < len(l.text) {
+			l.pos++
+		}
+		digits = digits && c >= '0' && c <= '9'
+		l.pos++
+	}
+	if digits {
+		return token{tokenNumber, l.text[start:l.pos]}
+	}
+	return token{tokenWord, l.text[start:l.pos]}
 }
