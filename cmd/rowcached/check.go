@@ -26,7 +26,7 @@ func checkCommand() *cobra.Command {
 mapping fits its table. Each fault is printed with what mends it. Exit status: 0 without faults, 1 with, 2 for a bad command
 line or configuration.`,
 		Example: `  rowcached check --source 'root@tcp(127.0.0.1:3306)/' --table shop.users`,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.load()
 			if err != nil {

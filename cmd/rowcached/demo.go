@@ -29,7 +29,7 @@ func demoCommand() *cobra.Command {
 		Short: "Show SQL writes arriving over memcached, on a private database that is removed afterwards",
 		Long: `Start a private MariaDB in a temporary folder (mariadbd must be installed), map one table, and show each SQL write
 beside the memcached get that sees it: plain statements, a trigger of another table, and an event-scheduler job.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo(cmd.Context(), cmd.OutOrStdout())
 		},

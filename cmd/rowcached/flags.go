@@ -1,10 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/user"
 	"strconv"
 	"strings"
 
@@ -26,7 +26,16 @@ func (f *settingFlag) String() string {
 	}
 	return f.setting.String()
 }
-func (f *settingFlag) Set(text string) error { f.text = &text; return nil }
+
+// Set remembers the text; the texts of a list that is given more than once are joined.
+func (f *settingFlag) Set(text string) error {
+	if f.text != nil && f.setting.IsList() {
+		text = *f.text + "," + text
+	}
+	f.text = &text
+	return nil
+}
+
 func (f *settingFlag) Type() string {
 	if f.setting.IsBool() {
 		return "bool"
@@ -96,7 +105,10 @@ func (f *configFlags) load() (*config.Config, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUsage, err)
 	}
-	return c, c.ReadPassword()
+	if err := c.ReadPassword(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return c, nil
 }
 
 // memcached holds memcached's own options, where they mean the same here.
@@ -140,13 +152,13 @@ func (m *memcached) register(fs *pflag.FlagSet, file *string) {
 	fs.StringVarP(&m.threads, "threads", "t", "", "loops")
 	fs.StringVarP(&m.itemSize, "max-item-size", "I", "", "largest value, e.g. 1m")
 	fs.StringVarP(&m.udp, "udp-port", "U", "", "accepted for memcached's sake; UDP is not served")
-	fs.StringVarP(&m.user, "user", "u", "", "accepted for memcached's sake; the service manager chooses the user")
+	fs.StringVarP(&m.user, "user", "u", "", "the user that the daemon runs as already; it does not change users")
 	fs.CountVarP(&m.verbose, "verbose", "v", "log more; twice: still more")
 	fs.StringArrayVarP(&m.options, "extended", "o", nil, "memcached's extended options that mean something here, e.g. idle_timeout=60")
 	fs.BoolVarP(&m.sasl, "enable-sasl", "S", false, "require SASL over the binary protocol (users from --server.auth_file)")
 	fs.StringVarP(&m.authFile, "auth-file", "Y", "", "file of user:password lines for the text login")
 	fs.BoolVarP(&m.tls, "enable-ssl", "Z", false, "serve TLS")
-	fs.StringVarP(&m.protocol, "protocol", "B", "auto", "auto, ascii or binary")
+	fs.StringVarP(&m.protocol, "protocol", "B", "", "auto, ascii or binary (default auto)")
 	fs.StringVarP(&m.pidFile, "pidfile", "P", "", "write the process id here")
 	fs.IntVarP(&m.backlog, "listen-backlog", "b", 0, "backlog of listening sockets")
 	fs.BoolVarP(&m.noCAS, "disable-cas", "C", false, "keep no cas numbers")
@@ -213,11 +225,16 @@ func (m *memcached) apply(c *config.Config) error {
 	if m.authFile != "" {
 		c.Server.AuthFile = m.authFile
 	}
-	if m.protocol != "auto" && m.protocol != "ascii" && m.protocol != "binary" {
+	switch m.protocol {
+	case "", "auto", "ascii", "binary":
+	default:
 		return fmt.Errorf("-B %s: the protocols are auto, ascii and binary", m.protocol)
 	}
-	if m.sasl && m.protocol == "ascii" {
-		return errors.New("-S needs the binary protocol; take out -B ascii")
+	if m.sasl && (m.protocol == "auto" || m.protocol == "ascii") {
+		return fmt.Errorf("-S needs the binary protocol; take out -B %s", m.protocol)
+	}
+	if err := sameUser(m.user); err != nil {
+		return err
 	}
 	for _, list := range m.options {
 		for o := range strings.SplitSeq(list, ",") {
@@ -227,6 +244,22 @@ func (m *memcached) apply(c *config.Config) error {
 		}
 	}
 	return m.addresses(c)
+}
+
+// sameUser refuses -u for another user than the one that runs the process: memcached would change to it, and to go on
+// with more rights than asked for would be worse than to stop.
+func sameUser(name string) error {
+	if name == "" {
+		return nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return fmt.Errorf("-u %s: %w", name, err)
+	}
+	if u.Uid != strconv.Itoa(os.Geteuid()) {
+		return fmt.Errorf("-u %s: the daemon does not change users; start it as %s (systemd: User=%s), or take -u out", name, name, name)
+	}
+	return nil
 }
 
 // extended takes one word of -o.
@@ -285,9 +318,6 @@ func (m *memcached) addresses(c *config.Config) error {
 			continue
 		}
 		c.Server.Listen = append(c.Server.Listen, scheme+net.JoinHostPort(h, port))
-	}
-	if m.listen != "" {
-		c.Server.AllowAnonymous = true // the operator chose the address in memcached's way
 	}
 	return nil
 }

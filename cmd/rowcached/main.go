@@ -10,9 +10,12 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rowcached/rowcached/mapping"
 )
 
 // version is set by the build.
@@ -58,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		Short:         "Rows of MySQL and MariaDB, served from memory over the memcached protocol, always right",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          noArguments,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
@@ -69,11 +72,29 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return root.ExecuteContext(ctx)
 }
 
+// noArguments refuses words behind a verb, and verbs that do not exist.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if cmd.HasSubCommands() {
+		var verbs []string
+		for _, c := range cmd.Commands() {
+			verbs = append(verbs, c.Name())
+		}
+		if near := mapping.Nearest(args[0], verbs); near != "" {
+			return fmt.Errorf("%w: there is no verb %q; did you mean %s?", errUsage, args[0], near)
+		}
+		return fmt.Errorf("%w: there is no verb %q; the verbs are %s", errUsage, args[0], strings.Join(verbs, ", "))
+	}
+	return fmt.Errorf("%w: %s takes no argument, so what is %q?", errUsage, cmd.CommandPath(), args[0])
+}
+
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			goVersion := ""
 			if info, ok := debug.ReadBuildInfo(); ok {

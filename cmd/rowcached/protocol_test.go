@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/hex"
 	"io"
@@ -156,63 +155,4 @@ func plainServer(t *testing.T) string {
 		}
 	})
 	return addrs[0].String()
-}
-
-// TestDaemonWithoutSource runs the whole program as a plain memcached and ends it as SIGTERM does.
-func TestDaemonWithoutSource(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	address := freePort(t)
-	var out, log bytes.Buffer
-	done := make(chan error, 1)
-	go func() {
-		done <- run(ctx, []string{"run", "-p", address[strings.LastIndex(address, ":")+1:], "--admin.listen="}, &out, &log)
-	}()
-	for {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-			break
-		}
-		select {
-		case err := <-done:
-			t.Fatalf("ended: %v\n%s", err, log.String())
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	exchange(t, address, "> set k 0 0 1\n> x\n< STORED\n")
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	a, err := freeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
-// TestUsage checks that the command line's faults end with exit code 2 and say what is wrong.
-func TestUsage(t *testing.T) {
-	for _, tc := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"run", "--nonsense"}, "unknown flag"},
-		{[]string{"run", "-t", "0"}, "must be positive"},
-		{[]string{"run", "-c", "0"}, "must be positive"},
-		{[]string{"run", "-o", "ext_path=x"}, "-o ext_path"},
-		{[]string{"run", "--table", "db.t"}, "source.dsn is empty"},
-		{[]string{"run", "--memory.limit", "lots"}, "is not a size"},
-		{[]string{"run", "--server.listen", "0.0.0.0:0"}, "auth_file"},
-	} {
-		var stderr bytes.Buffer
-		err := run(context.Background(), tc.args, &stderr, &stderr)
-		if code := exitCode(err, &stderr); code != exitUsage || !strings.Contains(stderr.String(), tc.want) {
-			t.Errorf("%v: exit %d, %s", tc.args, code, stderr.String())
-		}
-	}
 }

@@ -47,13 +47,15 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the daemon",
-		Long: `Run the daemon: copy the mapped tables, follow the source's log, and serve memcached clients.
+		Long: `memcached ` + server.MemcachedVersion + ` is what clients see: its protocol, and its options where they mean the same.
 
-Without a source it is a plain memcached. memcached's own options work where they mean the same.`,
+Run the daemon: copy the mapped tables, follow the source's log, and serve memcached clients.
+
+Without a source it is a plain memcached.`,
 		Example: `  rowcached run --source 'root@tcp(127.0.0.1:3306)/' --table shop.users
   rowcached run -c /etc/rowcached/rowcached.yaml
   rowcached run -p 11211 -m 1024`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.load()
 			if err != nil {

@@ -20,7 +20,7 @@ func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Ask a running daemon how it does",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for {
 				if err := showStatus(cmd.Context(), address, asJSON, cmd.OutOrStdout()); err != nil {

@@ -116,6 +116,26 @@ func (c *Config) Validate() error {
 	oneOf("source.tls.mode", c.Source.TLS.Mode, "disabled", "preferred", "required", "verify-ca", "verify-identity")
 	oneOf("server.engine", c.Server.Engine, "auto", "epoll", "io_uring", "net")
 	oneOf("server.unmapped", c.Server.Unmapped, mapping.PolicyCacheOnly, mapping.PolicyDisabled)
+	if t := c.Source.TLS; t.Mode == "preferred" && (t.CA != "" || t.Cert != "") {
+		fault("source.tls: mode preferred verifies nothing and shows no certificate; write mode: verify-identity, or take ca and cert out")
+	}
+	if t := c.Source.TLS; (t.Cert == "") != (t.Key == "") {
+		fault("source.tls: cert and key belong together; write both or neither")
+	}
+	if t := c.Server.TLS; (t.Cert == "") != (t.Key == "") {
+		fault("server.tls: cert and key belong together; write both or neither")
+	}
+	for _, a := range c.Server.Listen {
+		if strings.HasPrefix(a, "tls:") && c.Server.TLS.Cert == "" {
+			fault("server.listen: %s needs a certificate; set server.tls.cert and server.tls.key", a)
+		}
+	}
+	for _, t := range c.Tables {
+		if _, err := t.TableName(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	errs = append(errs, c.unserved()...)
 	if len(c.Tables) > 0 && c.Source.DSN == "" {
 		fault("tables are mapped but source.dsn is empty; write dsn: \"user@tcp(host:3306)/\" or pass --source")
 	}
@@ -164,7 +184,7 @@ func (c *Config) ReadPassword() error {
 	}
 	b, err := os.ReadFile(c.Source.PasswordFile)
 	if err != nil {
-		return fmt.Errorf("source.password_file: %w", err)
+		return fmt.Errorf("source.password_file: %w; write the path of a file that holds the password alone", err)
 	}
 	c.Source.Password = strings.TrimRight(string(b), "\r\n")
 	return nil
@@ -216,3 +236,6 @@ func (s Setting) String() string {
 
 // IsBool tells whether the setting is a switch.
 func (s Setting) IsBool() bool { return s.value.Kind() == reflect.Bool }
+
+// IsList tells whether the setting has several values, separated by commas.
+func (s Setting) IsList() bool { return s.value.Kind() == reflect.Slice }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,13 @@ func TestReadRefuses(t *testing.T) {
 		{"size", "memory:\n  limit: much\n", `"much" is not a size`},
 		{"number", "server:\n  threads: many\n", "f:2:12:"},
 		{"broken", "server: [\n", "f:"},
+		{"twice", "memory: {limit: 1MiB}\nmemory: {limit: 2MiB}\n", "f:2:1:"},
+		{"list for section", "server: [1]\n", "f:1:"},
+		{"section for word", "admin: {listen: {a: b}}\n", "f:1:"},
+		{"word for list", "tables: users\n", "f:1:"},
+		{"two documents", "memory: {limit: 1MiB}\n---\nmemory: {limit: 2MiB}\n", "more than one document"},
+		{"time span", "server: {idle_timeout: soon}\n", "is not a time span"},
+		{"negative", "source: {server_id: -1}\n", "f:1:"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := Default().Read("f", []byte(tc.in))
@@ -87,6 +95,61 @@ func TestSizeText(t *testing.T) {
 		var s Size
 		if err := s.UnmarshalText([]byte(in)); err != nil || s.String() != want {
 			t.Errorf("%s: %v, %v", in, s, err)
+		}
+	}
+}
+
+// A setting that nothing carries out, or that contradicts another, is refused with what to write instead.
+func TestValidateRefuses(t *testing.T) {
+	for _, tc := range []struct{ in, want string }{
+		{"max_staleness: 5s\n", "max_staleness is not served yet"},
+		{"server: {unmapped: disabled}\n", "write cache_only"},
+		{"server: {unmapped: off}\n", "none of cache_only, disabled"},
+		{"source: {dsn: x/}\ntables: [{table: a.b, load: on_demand}]\n", "write load: all"},
+		{"source: {dsn: x/}\ntables: [{table: a.b, name: n, policy: {get: disabled}}]\n", "table n: policy"},
+		{"source: {dsn: x/}\ntables: [{table: users}]\n", "schema.table"},
+		{"tables: [{table: a.b}]\n", "pass --source"},
+		{"source: {tls: {ca: x.pem}}\n", "write mode: verify-identity"},
+		{"source: {tls: {mode: required, cert: x.pem}}\n", "belong together"},
+		{"source: {tls: {mode: always}}\n", "none of disabled, preferred"},
+		{"server: {tls: {key: x.pem}}\n", "belong together"},
+		{"server: {listen: [\"tls:127.0.0.1:1\"]}\n", "needs a certificate"},
+		{"server: {listen: []}\n", "server.listen is empty"},
+		{"server: {max_item_size: 10}\n", "between 1KiB and 1GiB"},
+		{"server: {max_connections: 0}\n", "not positive"},
+		{"server: {engine: fast}\n", "none of auto"},
+		{"memory: {limit: 1k}\n", "less than 1MiB"},
+	} {
+		c := Default()
+		err := c.Read("f", []byte(tc.in))
+		if err == nil {
+			err = c.Validate()
+		}
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want %s", tc.in, err, tc.want)
+		}
+	}
+}
+
+// A key without a value leaves the defaults as they are.
+func TestEmptyKeysKeepTheDefaults(t *testing.T) {
+	c := Default()
+	if err := c.Read("f", []byte("server:\nmemory:\n  limit:\nadmin:\n  # listen: x\nsource:\n  tls:\ntables:\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprintf("%+v", *c), fmt.Sprintf("%+v", *Default()); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// The environment has a mirror of every key, and takes what a flag takes.
+func TestSettingsReadTheirOwnText(t *testing.T) {
+	for _, s := range Default().Settings() {
+		if err := s.Set(s.String()); err != nil {
+			t.Errorf("%s: %v", s.Path, err)
+		}
+		if s.Path != "" && (s.Help == "" || !strings.HasPrefix(s.Env, "ROWCACHED_")) {
+			t.Errorf("%s has no help or no environment variable", s.Path)
 		}
 	}
 }

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowcached/rowcached/cmd/rowcached/config"
+	"github.com/spf13/pflag"
+)
+
+// TestDaemonWithoutSource runs the whole program as a plain memcached and ends it as SIGTERM does.
+func TestDaemonWithoutSource(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	address := freePort(t)
+	var out, log bytes.Buffer
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, []string{"run", "-p", address[strings.LastIndex(address, ":")+1:], "--admin.listen="}, &out, &log)
+	}()
+	for {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+			break
+		}
+		select {
+		case err := <-done:
+			t.Fatalf("ended: %v\n%s", err, log.String())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	exchange(t, address, "> set k 0 0 1\n> x\n< STORED\n")
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	a, err := freeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestUsage checks that the command line's faults end with exit code 2 and say what is wrong.
+func TestUsage(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run", "--nonsense"}, "unknown flag"},
+		{[]string{"run", "-t", "0"}, "must be positive"},
+		{[]string{"run", "-c", "0"}, "must be positive"},
+		{[]string{"run", "-o", "ext_path=x"}, "-o ext_path"},
+		{[]string{"run", "--table", "db.t"}, "source.dsn is empty"},
+		{[]string{"run", "--memory.limit", "lots"}, "is not a size"},
+		{[]string{"run", "--server.listen", "0.0.0.0:0"}, "auth_file"},
+		{[]string{"run", "-l", "0.0.0.0"}, "auth_file"},
+		{[]string{"run", "-l", "127.0.0.1,10.1.2.3:5"}, "10.1.2.3:5 can be reached"},
+		{[]string{"run", "-p", "70000"}, "not a port"},
+		{[]string{"run", "-B", "http"}, "auto, ascii and binary"},
+		{[]string{"run", "-S", "-B", "ascii"}, "needs the binary protocol"},
+		{[]string{"run", "-S", "-B", "auto"}, "needs the binary protocol"},
+		{[]string{"run", "-I", "10"}, "between 1KiB and 1GiB"},
+		{[]string{"run", "-m", "64", "-I", "256m"}, "half of the memory limit"},
+		{[]string{"run", "-u", "nobody-of-that-name"}, "unknown user"},
+		{[]string{"run", "-c", "no-such-file.yaml"}, "no-such-file.yaml"},
+		{[]string{"run", "--source", "nonsense", "--table", "a.b"}, "source.dsn"},
+		{[]string{"run", "extra"}, "takes no argument"},
+		{[]string{"check"}, "no source to check"},
+		{[]string{"chek"}, "did you mean check?"},
+	} {
+		var stderr bytes.Buffer
+		err := run(context.Background(), tc.args, &stderr, &stderr)
+		if code := exitCode(err, &stderr); code != exitUsage || !strings.Contains(stderr.String(), tc.want) {
+			t.Errorf("%v: exit %d, %s", tc.args, code, stderr.String())
+		}
+	}
+}
+
+// TestHelp: "run -h" is what memcached's clients and tests read as memcached's own.
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(context.Background(), []string{"run", "-h"}, &out, &out); err != nil {
+		t.Fatal(err)
+	}
+	if first, _, _ := strings.Cut(out.String(), "\n"); !strings.HasPrefix(first, "memcached 1.6.") {
+		t.Errorf("the first line is %q", first)
+	}
+	for _, word := range []string{"enable-ssl", "unix-socket", "enable-sasl", "--server.max_item_size"} {
+		if !strings.Contains(out.String(), word) {
+			t.Errorf("the help does not speak of %s", word)
+		}
+	}
+}
+
+// loaded gives the configuration that a command line makes.
+func loaded(t *testing.T, args ...string) *config.Config {
+	t.Helper()
+	var f configFlags
+	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	f.register(fs)
+	f.memcached.register(fs, &f.file)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	c, err := f.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestOrder: a flag wins over the environment, that over the file, that over the default.
+func TestOrder(t *testing.T) {
+	dir := t.TempDir()
+	file, secret := filepath.Join(dir, "r.yaml"), filepath.Join(dir, "secret")
+	if err := os.WriteFile(secret, []byte("pass word\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("memory: {limit: 2MiB}\nserver: {threads: 2, max_connections: 2}\nadmin: {listen: \"127.0.0.1:2\"}\n"+
+		"source: {dsn: \"u@tcp(h:1)/\", password_file: "+secret+"}\ntables: [{table: a.b}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("ROWCACHED_SERVER_THREADS", "3")
+	t.Setenv("ROWCACHED_SERVER_MAX_CONNECTIONS", "3")
+	c := loaded(t, "-c", file, "--server.threads=4", "--table", "c.d", "--server.listen", "127.0.0.1:1", "--server.listen", "unix:/x")
+	switch {
+	case c.Memory.Limit != 2<<20, c.Server.Threads != 4, c.Server.MaxConnections != 3, c.Admin.Listen != "127.0.0.1:2",
+		c.Source.Password != "pass word", c.Server.MaxItemSize != 1<<20, len(c.Tables) != 2 || c.Tables[1].Table != "c.d",
+		!slices.Equal(c.Server.Listen, []string{"127.0.0.1:1", "unix:/x"}):
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestMemcachedOptions: memcached's own options mean what they mean there.
+func TestMemcachedOptions(t *testing.T) {
+	for _, tc := range []struct {
+		args   []string
+		listen string
+	}{
+		{nil, "127.0.0.1:11211"},
+		{[]string{"-p", "5"}, "127.0.0.1:5"},
+		{[]string{"-p", "-1"}, "127.0.0.1:0"},
+		{[]string{"-l", "127.0.0.2,127.0.0.1:9", "-p", "5", "-U", "5"}, "127.0.0.2:5,127.0.0.1:9"},
+		{[]string{"-l", "::1"}, "[::1]:11211"},
+		{[]string{"-s", "/tmp/s", "-a", "700"}, "unix:/tmp/s"},
+		{[]string{"-l", "0.0.0.0", "--server.allow_anonymous"}, "0.0.0.0:11211"},
+	} {
+		if got := strings.Join(loaded(t, tc.args...).Server.Listen, ","); got != tc.listen {
+			t.Errorf("%v: listens on %s, want %s", tc.args, got, tc.listen)
+		}
+	}
+	c := loaded(t, "-m", "128", "-c", "77", "-t", "3", "-I", "2m", "-o", "idle_timeout=9,no_modern", "-vv", "-B", "auto", "-C", "-R", "5", "-b", "9")
+	if c.Memory.Limit != 128<<20 || c.Server.MaxConnections != 77 || c.Server.Threads != 3 || c.Server.MaxItemSize != 2<<20 ||
+		time.Duration(c.Server.IdleTimeout) != 9*time.Second {
+		t.Errorf("%+v", c)
+	}
+}
