@@ -22,6 +22,7 @@ type applier struct {
 	savepoints []savepoint
 	restarts   []restart // decided inside the transaction, carried out at its commit
 
+	lost     error     // set by the watchdog
 	wake     func()    // ends the tail's wait; nil when it was ended
 	lastWord time.Time // last event of any kind
 
@@ -58,6 +59,11 @@ func (e *Engine) apply(ctx context.Context) error {
 			return err
 		}
 		e.mu.Lock()
+		if e.lost != nil {
+			err = e.lost
+			e.mu.Unlock()
+			return err
+		}
 		if err != nil { // woken up: a table's goal may have been reached before it was set
 			wait = e.waitLocked(ctx)
 			if !e.inTx {
@@ -299,7 +305,7 @@ func (e *Engine) rowLocked(t *table, m *mapping.Mapping, before, after *binlog.R
 		}
 		var err error
 		e.oldKeyBuf, err = m.AppendKey(e.oldKeyBuf[:0], before)
-		hadOld = err == nil
+		hadOld = !unkeyed(err)
 	}
 	if after == nil {
 		if hadOld {
@@ -316,6 +322,8 @@ func (e *Engine) rowLocked(t *table, m *mapping.Mapping, before, after *binlog.R
 	e.keyBuf, err = m.AppendKey(e.keyBuf[:0], after)
 	if err != nil {
 		e.skipLocked(t, err)
+	}
+	if unkeyed(err) {
 		if hadOld {
 			e.batch.Delete(t.space, e.oldKeyBuf)
 		}
@@ -341,11 +349,19 @@ func (e *Engine) rowLocked(t *table, m *mapping.Mapping, before, after *binlog.R
 	return "", nil
 }
 
-// skipLocked counts a row that cannot be served, and says so once for each table.
+// unkeyed tells whether an error of AppendKey means that no item can have the key. One with a blank or a control byte can:
+// the binary protocol and base64 keys of the meta commands reach it.
+func unkeyed(err error) bool { return err != nil && !errors.Is(err, mapping.ErrKeyBytes) }
+
+// skipLocked counts a row that the text protocol cannot carry, or none can, and says so once for each table.
 func (e *Engine) skipLocked(t *table, err error) {
 	t.skipped.Add(1)
-	if t.skipLogged.CompareAndSwap(false, true) {
-		e.log.Warn("a row cannot be served over memcached and is left out; further ones of this table are only counted",
-			"table", t.name.String(), "err", err)
+	if !t.skipLogged.CompareAndSwap(false, true) {
+		return
 	}
+	what := "a row cannot be served over memcached and is left out; further ones of this table are only counted"
+	if !unkeyed(err) {
+		what = "a row's key can be asked for only by the binary protocol or a base64 meta key; further ones of this table are only counted"
+	}
+	e.log.Warn(what, "table", t.name.String(), "err", err)
 }

@@ -141,7 +141,7 @@ func (e *Engine) enter(t *table, generation int, m *mapping.Mapping, def *binlog
 		loader:    func() *memory.Loader { return e.cfg.Memory.Load(space) },
 		rows:      func(n int64) { t.progress.Add(n); t.copied.Add(n) },
 		estimated: func(n int64) { t.estimated.Store(n) },
-		skipped:   func(_ []byte, err error) { e.skipLocked(t, err) },
+		skipped:   func(err error) { e.skipLocked(t, err) },
 	}, e.cfg.Source.Position(), nil
 }
 

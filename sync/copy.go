@@ -31,7 +31,7 @@ type copier struct {
 
 	rows      func(n int64) // called with rows read since the last call
 	estimated func(n int64)
-	skipped   func(key []byte, err error)
+	skipped   func(err error)
 }
 
 // span is a half-open range of the chunk key: after lower (exclusive), up to upper (inclusive); nil is open.
@@ -375,7 +375,9 @@ func (w *copyWorker) store() (err error) {
 	w.row.SetQuery(w.c.table, w.cols, w.vals)
 	w.keyBuf, err = m.AppendKey(w.keyBuf[:0], &w.row)
 	if err != nil {
-		w.c.skipped(w.keyBuf, err)
+		w.c.skipped(err)
+	}
+	if unkeyed(err) {
 		return nil
 	}
 	w.valBuf, err = m.AppendValue(w.valBuf[:0], &w.row)
@@ -386,7 +388,7 @@ func (w *copyWorker) store() (err error) {
 	err = w.loader.Put(w.keyBuf, w.valBuf, m.Flags(&w.row), m.Expire(&w.row, time.Now().Unix()), cas)
 	switch {
 	case errors.Is(err, memory.ErrTooLarge):
-		w.c.skipped(w.keyBuf, err)
+		w.c.skipped(err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("store a row of %s: %w", w.c.table.TableName, errors.Join(err, errGiveUp))

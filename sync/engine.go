@@ -218,7 +218,6 @@ func ownersOf(tables []*table) (*owners, error) {
 // follow attaches the tail at the present end of the log, starts every table's copy and applies until the source
 // ends for good.
 func (e *Engine) follow(ctx context.Context) error {
-	src := e.cfg.Source
 	e.dropAll()
 	from, err := e.attach(ctx)
 	if err != nil {
@@ -228,13 +227,15 @@ func (e *Engine) follow(ctx context.Context) error {
 		e.mu.Lock()
 		e.opened = false
 		e.mu.Unlock()
-		if err := src.Close(); err != nil {
-			e.log.Warn("the connection to the source did not close cleanly", "err", err)
-		}
 	}()
 	e.log.Info("following the source", "position", from.String())
+	ctx, cancel := context.WithCancel(ctx)
+	var guard sync.WaitGroup
+	guard.Go(func() { e.watchdog(ctx) })
+	defer guard.Wait()
+	defer cancel()
 	e.mu.Lock()
-	e.opened = true
+	e.opened, e.lost = true, nil
 	for _, t := range e.tables {
 		e.beginLocked(t)
 	}

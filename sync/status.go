@@ -35,7 +35,7 @@ type TableStatus struct {
 	Inserts       int64             `json:"inserts"`        // row changes followed
 	Updates       int64             `json:"updates"`
 	Deletes       int64             `json:"deletes"`
-	KeysSkipped   int64             `json:"keys_skipped"` // rows whose key memcached cannot carry
+	KeysSkipped   int64             `json:"keys_skipped"` // rows that memcached's text protocol cannot carry
 	Resyncs       map[string]uint64 `json:"resyncs"`      // copies made necessary, by reason
 	LastError     string            `json:"last_error,omitempty"`
 }

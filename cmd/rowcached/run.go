@@ -97,6 +97,7 @@ func daemon(ctx context.Context, c *config.Config, m *memcached, stderr io.Write
 		if source, err = newSource(c, log); err != nil {
 			return err
 		}
+		defer func() { err = errors.Join(err, source.Close()) }()
 		engine = rowsync.NewEngine(rowsync.Config{
 			Source: source, Memory: store, Specs: c.Tables, Logger: log, OnVisible: meters.visible,
 		})
