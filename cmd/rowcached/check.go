@@ -123,6 +123,12 @@ func checkTable(ctx context.Context, source *binlog.Source, spec mapping.Spec, a
 	case err != nil:
 		return nil, &binlog.Fault{What: oneLine(err), Fix: "mend what the server says"}
 	}
+	// The whole table first: of one whose columns are granted singly, the server describes only those that are.
+	err = tryQuery(ctx, source, "SELECT * FROM "+name.Quoted()+" LIMIT 0")
+	if err != nil {
+		return nil, &binlog.Fault{What: fmt.Sprintf("table %s cannot be read whole: %s", name, oneLine(err)),
+			Fix: fmt.Sprintf("GRANT SELECT ON %s TO %s;", name.Quoted(), account)}
+	}
 	m, err := mapping.Compile(spec, def)
 	if err != nil {
 		f := split(err.Error())
@@ -132,15 +138,20 @@ func checkTable(ctx context.Context, source *binlog.Source, spec mapping.Spec, a
 	for i, col := range m.Columns() {
 		exprs[i] = def.SelectExpr(col)
 	}
-	rows, err := source.DB().QueryContext(ctx, "SELECT "+strings.Join(exprs, ", ")+" FROM "+name.Quoted()+" LIMIT 0")
-	if err == nil {
-		err = errors.Join(rows.Err(), rows.Close())
-	}
-	if err != nil {
-		return nil, &binlog.Fault{What: fmt.Sprintf("table %s cannot be read: %s", name, oneLine(err)),
+	if err := tryQuery(ctx, source, "SELECT "+strings.Join(exprs, ", ")+" FROM "+name.Quoted()+" LIMIT 0"); err != nil {
+		return nil, &binlog.Fault{What: fmt.Sprintf("table %s: the mapped columns cannot be read: %s", name, oneLine(err)),
 			Fix: fmt.Sprintf("GRANT SELECT ON %s TO %s;", name.Quoted(), account)}
 	}
 	return m, nil
+}
+
+// tryQuery runs a query that gives no rows.
+func tryQuery(ctx context.Context, source *binlog.Source, query string) error {
+	rows, err := source.DB().QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	return errors.Join(rows.Err(), rows.Close())
 }
 
 // split takes a message of the form "what; fix" apart.
