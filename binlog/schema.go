@@ -104,6 +104,11 @@ func loadTable(ctx context.Context, q Querier, name TableName) (*Table, error) {
 	if err := t.loadColumns(ctx, q); err != nil {
 		return nil, err
 	}
+	if mariadb {
+		if err := t.markJSON(ctx, q); err != nil {
+			return nil, err
+		}
+	}
 	if mariadb && !strings.HasPrefix(version, "10.") {
 		for i := range t.Columns {
 			c := &t.Columns[i]

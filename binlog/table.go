@@ -48,6 +48,7 @@ type Column struct {
 	Generated  bool // VIRTUAL or STORED
 	Virtual    bool // VIRTUAL
 	Compressed bool // MariaDB COMPRESSED
+	JSON       bool // MariaDB's JSON: text with a json_valid check
 	Unlogged   bool // a generated column that MariaDB 11 leaves out of the row images of UPDATE and DELETE, even full ones
 
 	// MaxBytes is the greatest length in bytes of KindText and KindBinary, 0 when unknown. It is the surest sign that a

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,6 +35,7 @@ const (
 	asString                    // quoted
 	asBase64                    // quoted, standard base64 with padding
 	asDocument                  // embedded as the server wrote it
+	asChecked                   // embedded if it is JSON, else quoted
 )
 
 // jsonRendering gives the rendering of a column in a json value.
@@ -50,6 +52,11 @@ func jsonRendering(c *binlog.Column) rendering {
 		return asBase64
 	case binlog.KindJSON:
 		return asDocument
+	case binlog.KindText:
+		if c.JSON {
+			return asChecked
+		}
+		return asString
 	default:
 		return asString
 	}
@@ -172,6 +179,14 @@ func (p *part) append(dst []byte, r *binlog.Row) ([]byte, error) {
 			return dst, err
 		}
 		return unpad(dst, at), nil
+	case asChecked:
+		at := len(dst)
+		dst, err := r.AppendText(dst, p.col)
+		if err == nil && !json.Valid(dst[at:]) { // stored while check_constraint_checks was off
+			dst = slices.Insert(dst, at, '"')
+			dst = quote(dst, at+1)
+		}
+		return dst, err
 	case asDocument:
 		at := len(dst)
 		dst, err := r.AppendText(dst, p.col)

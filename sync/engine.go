@@ -150,6 +150,17 @@ func (e *Engine) load(ctx context.Context) error {
 }
 
 func (e *Engine) tryLoad(ctx context.Context) error {
+	report, err := e.cfg.Source.Check(ctx)
+	if err != nil {
+		return err
+	}
+	if len(report.Faults) > 0 {
+		errs := []error{ErrConfig}
+		for _, f := range report.Faults {
+			errs = append(errs, fmt.Errorf("%s; fix: %s", f.What, f.Fix))
+		}
+		return errors.Join(errs...)
+	}
 	var tables []*table
 	byName := map[binlog.TableName]*table{}
 	for i, spec := range e.cfg.Specs {
@@ -192,6 +203,13 @@ func (e *Engine) compile(ctx context.Context, spec mapping.Spec, name binlog.Tab
 	m, err := mapping.Compile(spec, def)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if err := binlog.CheckCascades(ctx, e.cfg.Source.DB(), def.TableName); err != nil {
+		var unsupported *binlog.UnsupportedError
+		if errors.As(err, &unsupported) {
+			err = fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+		return nil, nil, err
 	}
 	return m, def, nil
 }

@@ -56,33 +56,45 @@ func check(ctx context.Context, c *config.Config, w io.Writer) error {
 		faults++
 		fmt.Fprintf(w, "FAULT  %s\n  fix: %s\n", f.What, f.Fix)
 	}
-	r, err := source.Check(ctx)
+	err = inspect(ctx, source, c.Tables, func(format string, args ...any) { fmt.Fprintf(w, "ok     "+format+"\n", args...) }, report)
 	if err != nil {
 		report(connectionFault(err))
-		return errReported
-	}
-	fmt.Fprintf(w, "ok     connected to %s as %s\n", r.Version, r.Account)
-	for _, f := range r.Faults {
-		report(f)
-	}
-	if len(r.Faults) == 0 {
-		fmt.Fprintln(w, "ok     the server's settings and the account's privileges suffice")
-	}
-	var mappings []*mapping.Mapping
-	for _, spec := range c.Tables {
-		m, fault := checkTable(ctx, source, spec, r.Account)
-		if fault != nil {
-			report(*fault)
-			continue
-		}
-		mappings = append(mappings, m)
-		fmt.Fprintf(w, "ok     table %s, keys %s\n", spec.Table, m.Spec().Key)
-	}
-	if _, err := mapping.NewSet(mappings); err != nil {
-		report(split(err.Error()))
 	}
 	if faults > 0 {
 		return errReported
+	}
+	return nil
+}
+
+// inspect asks the source whether its log can be followed and every mapping fits its table. What is in order goes to
+// ok, what is not to fault. An error means that the source could not be asked.
+func inspect(ctx context.Context, source *binlog.Source, specs []mapping.Spec, ok func(string, ...any), fault func(binlog.Fault)) error {
+	r, err := source.Check(ctx)
+	if err != nil {
+		return err
+	}
+	ok("connected to %s as %s", r.Version, r.Account)
+	for _, f := range r.Faults {
+		fault(f)
+	}
+	if len(r.Faults) == 0 {
+		ok("the server's settings and the account's privileges suffice")
+	}
+	var mappings []*mapping.Mapping
+	for _, spec := range specs {
+		m, f, err := checkTable(ctx, source, spec, r.Account)
+		switch {
+		case err != nil:
+			return err
+		case f != nil:
+			fault(*f)
+		default:
+			mappings = append(mappings, m)
+			ok("table %s, keys %s", spec.Table, m.Spec().Key)
+		}
+	}
+	if _, err := mapping.NewSet(mappings); err != nil {
+		fault(split(err.Error()))
 	}
 	return nil
 }
@@ -105,55 +117,56 @@ func connectionFault(err error) binlog.Fault {
 	return f
 }
 
-// checkTable checks that a mapping fits its table and that the account may read it.
-func checkTable(ctx context.Context, source *binlog.Source, spec mapping.Spec, account string) (*mapping.Mapping, *binlog.Fault) {
+// checkTable checks that a mapping fits its table and that the account may read it. An error means that the source
+// could not be asked.
+func checkTable(ctx context.Context, source *binlog.Source, spec mapping.Spec, account string) (*mapping.Mapping, *binlog.Fault, error) {
 	name, err := spec.TableName()
 	if err != nil {
 		f := split(err.Error())
-		return nil, &f
+		return nil, &f, nil
 	}
+	grant := fmt.Sprintf("GRANT SELECT ON %s TO %s;", name.Quoted(), account)
 	def, err := binlog.LoadTable(ctx, source.DB(), name)
 	var unsupported *binlog.UnsupportedError
 	switch {
 	case errors.Is(err, binlog.ErrNoTable):
 		return nil, &binlog.Fault{What: fmt.Sprintf("table %s does not exist, or %s has no privilege on it", name, account),
-			Fix: fmt.Sprintf("create the table, or correct its name, or: GRANT SELECT ON %s TO %s;", name.Quoted(), account)}
+			Fix: "create the table, or correct its name, or: " + grant}, nil
 	case errors.As(err, &unsupported):
-		return nil, &binlog.Fault{What: fmt.Sprintf("table %s: %s", name, unsupported.Reason), Fix: unsupported.Fix}
+		return nil, &binlog.Fault{What: fmt.Sprintf("table %s: %s", name, unsupported.Reason), Fix: unsupported.Fix}, nil
 	case err != nil:
-		return nil, &binlog.Fault{What: oneLine(err), Fix: "mend what the server says"}
+		return nil, nil, err
 	}
 	// The whole table first: of one whose columns are granted singly, the server describes only those that are.
-	err = tryQuery(ctx, source, "SELECT * FROM "+name.Quoted()+" LIMIT 0")
-	if err != nil {
-		return nil, &binlog.Fault{What: fmt.Sprintf("table %s cannot be read whole: %s", name, oneLine(err)),
-			Fix: fmt.Sprintf("GRANT SELECT ON %s TO %s;", name.Quoted(), account)}
+	if f, err := tryQuery(ctx, source, "SELECT * FROM "+name.Quoted()+" LIMIT 0", fmt.Sprintf("table %s cannot be read whole", name), grant); f != nil || err != nil {
+		return nil, f, err
 	}
 	m, err := mapping.Compile(spec, def)
 	if err != nil {
 		f := split(err.Error())
-		return nil, &f
+		return nil, &f, nil
 	}
 	exprs := make([]string, len(m.Columns()))
 	for i, col := range m.Columns() {
 		exprs[i] = def.SelectExpr(col)
 	}
-	if err := tryQuery(ctx, source, "SELECT "+strings.Join(exprs, ", ")+" FROM "+name.Quoted()+" LIMIT 0"); err != nil {
-		return nil, &binlog.Fault{What: fmt.Sprintf("table %s: the mapped columns cannot be read: %s", name, oneLine(err)),
-			Fix: fmt.Sprintf("GRANT SELECT ON %s TO %s;", name.Quoted(), account)}
-	}
-	return m, nil
+	f, err := tryQuery(ctx, source, "SELECT "+strings.Join(exprs, ", ")+" FROM "+name.Quoted()+" LIMIT 0",
+		fmt.Sprintf("table %s: the mapped columns cannot be read", name), grant)
+	return m, f, err
 }
 
-// tryQuery runs a query that gives no rows.
-func tryQuery(ctx context.Context, source *binlog.Source, query string) error {
+// tryQuery runs a query that gives no rows. What the server says against it makes a fault.
+func tryQuery(ctx context.Context, source *binlog.Source, query, what, fix string) (*binlog.Fault, error) {
 	rows, err := source.DB().QueryContext(ctx, query)
-	if err != nil {
-		return err
+	if err == nil {
+		err = errors.Join(rows.Err(), rows.Close())
 	}
-	return errors.Join(rows.Err(), rows.Close())
+	var refusal *mysql.MySQLError
+	if errors.As(err, &refusal) {
+		return &binlog.Fault{What: what + ": " + oneLine(err), Fix: fix}, nil
+	}
+	return nil, err
 }
-
 // split takes a message of the form "what; fix" apart.
 func split(text string) binlog.Fault {
 	text = strings.ReplaceAll(text, "\n", " ")

@@ -144,7 +144,12 @@ func daemon(ctx context.Context, c *config.Config, m *memcached, stderr io.Write
 		g.Go(ending(func() error { return serveHTTP(ctx, l, h.handler()) }))
 	}
 	if engine != nil {
-		g.Go(ending(func() error { return engine.Run(ctx) }))
+		g.Go(ending(func() error {
+			if err := preflight(ctx, source, c.Tables, log); err != nil || ctx.Err() != nil {
+				return err
+			}
+			return engine.Run(ctx)
+		}))
 		g.Go(func() error { return showProgress(ctx, engine, stderr, log) })
 	}
 	err = g.Wait()
