@@ -116,6 +116,7 @@ type Event struct {
 	Reason string      // EventInvalidate
 
 	rows *rowsEvent
+	end  *commitPoint // of an EventCommit that waits in the queue
 }
 
 // NextRow gives the next row of an EventRows: before is nil for an insert, after for a delete. Both are valid until

@@ -15,12 +15,14 @@ type gtidEvent struct {
 	maria      mariaGTID
 	isMaria    bool
 	standalone bool   // MariaDB: one statement without BEGIN
+	prepared   bool   // MariaDB: XA START up to XA PREPARE
 	micros     uint64 // MySQL: commit time, microseconds since 1970; 0: not told
 }
 
 // The flags of MariaDB's GTID event that matter here (MariaDB knowledge base, page "GTID_EVENT").
 const (
 	mariaStandalone = 1
+	mariaPreparedXA = 64
 )
 
 // parseGTID reads GTID_EVENT and ANONYMOUS_GTID_EVENT (MySQL source documentation, page "Gtid_event").
@@ -76,6 +78,7 @@ func parseMariaGTID(e *rawEvent, server uint32) (g gtidEvent, err error) {
 		server: server,
 	}
 	g.standalone = b[12]&mariaStandalone != 0
+	g.prepared = b[12]&mariaPreparedXA != 0
 	return g, nil
 }
 

@@ -34,6 +34,9 @@ func (s *Source) Next(ctx context.Context) (*Event, error) {
 			if s.queued++; s.queued == len(s.queue) {
 				s.queue, s.queued = s.queue[:0], 0
 			}
+			if s.ev.end != nil {
+				s.reach(s.ev.end.at, &s.ev.end.gtid)
+			}
 			return &s.ev, nil
 		}
 		if s.conn == nil {
@@ -216,7 +219,7 @@ func (s *Source) handle(e *rawEvent, logged bool) (*Event, error) {
 	case evQuery, evQueryCompressed, evExecuteLoad:
 		return s.onQuery(e)
 	case evXID:
-		return s.commit(), nil
+		return s.giveCommit(), nil
 	case evGTID, evAnonymousGTID:
 		g, err := parseGTID(e)
 		if err != nil {
@@ -264,21 +267,23 @@ func (s *Source) handle(e *rawEvent, logged bool) (*Event, error) {
 }
 
 // settle makes the cursor the place to resume at.
-func (s *Source) settle() {
+func (s *Source) settle() { s.settleAt(s.at) }
+
+func (s *Source) settleAt(at cursor) {
 	anchor := s.resume.anchor
-	if s.resume.file != s.at.file {
+	if s.resume.file != at.file {
 		anchor = 4
 	}
-	if s.at.pos < 1<<32 {
-		anchor = s.at.pos
+	if at.pos < 1<<32 {
+		anchor = at.pos
 	}
-	s.resume = s.at
+	s.resume = at
 	s.resume.anchor = anchor
 }
 
 // settleBetween is settle between two transactions; inside one it does nothing.
 func (s *Source) settleBetween() {
-	if !s.tx.open && !s.tx.skip && !s.beforeSkip() {
+	if !s.tx.open && !s.tx.skip && s.queued == len(s.queue) && !s.beforeSkip() {
 		s.settle()
 	}
 }
@@ -291,11 +296,9 @@ func (s *Source) beforeSkip() bool {
 // begin opens the transaction that a GTID event announces.
 func (s *Source) begin(g gtidEvent, e *rawEvent) *Event {
 	aborted := s.tx.open && s.tx.begun
-	var ended *Event
-	if s.tx.open && !s.tx.begun {
-		if ended = s.commit(); ended != nil { // a group that held nothing that needs an end
-			s.push(*ended)
-		}
+	if s.tx.open && !s.tx.begun { // a group that held nothing that needs an end
+		s.pushCommit()
+		s.queue[len(s.queue)-1].end.at = s.started(e)
 	}
 	number := s.tx.number + 1
 	s.tx = transaction{number: number, gtid: g, begun: g.isMaria && !g.standalone, told: s.tx.told[:0]}
@@ -310,12 +313,23 @@ func (s *Source) begin(g gtidEvent, e *rawEvent) *Event {
 		s.tx.skip = true
 		return nil
 	}
+	if g.prepared {
+		s.tx.capture = true
+		s.xa.start()
+	}
 	ev := s.open(e)
 	if s.queued < len(s.queue) {
 		s.push(*ev)
 		return nil
 	}
 	return ev
+}
+
+// started gives the place before an event of the log that has just been read.
+func (s *Source) started(e *rawEvent) cursor {
+	at := s.at
+	at.pos -= min(at.pos, uint64(e.size))
+	return at
 }
 
 // open makes the EventBegin of s.tx.
@@ -339,27 +353,58 @@ func (s *Source) ensure(e *rawEvent) {
 	s.push(*s.open(e))
 }
 
-// commit ends the transaction.
-func (s *Source) commit() *Event {
+// commitPoint is what the position advances over when an EventCommit is given out.
+type commitPoint struct {
+	at   cursor
+	gtid gtidEvent
+}
+
+// giveCommit ends the transaction with an EventCommit to be given out now.
+func (s *Source) giveCommit() *Event {
+	if s.queued < len(s.queue) {
+		s.pushCommit()
+		return nil
+	}
 	if !s.tx.open {
 		s.settleBetween()
 		return nil
 	}
-	s.settle()
-	g := &s.tx.gtid
-	if s.done != nil {
-		switch {
-		case g.isMaria && s.done.maria != nil:
-			s.done.maria.add(g.maria)
-		case g.number != 0 && s.done.mysql != nil:
-			s.done.mysql.add(g.source, g.number)
-		}
+	s.reach(s.at, &s.tx.gtid)
+	s.ev = s.endTransaction()
+	return &s.ev
+}
+
+// pushCommit ends the transaction with an EventCommit behind what is queued. The position advances when it is given out.
+func (s *Source) pushCommit() {
+	if !s.tx.open {
+		return
 	}
-	s.ev = Event{Kind: EventCommit, CommitTime: s.tx.time, CommitPrecision: s.tx.precision}
+	point := &commitPoint{at: s.at, gtid: s.tx.gtid}
+	ev := s.endTransaction()
+	ev.end = point
+	s.push(ev)
+}
+
+func (s *Source) endTransaction() Event {
+	ev := Event{Kind: EventCommit, CommitTime: s.tx.time, CommitPrecision: s.tx.precision}
 	s.tx.open, s.tx.begun, s.tx.capture = false, false, false
 	s.tables.tidy()
 	s.retry.reset()
-	return &s.ev
+	return ev
+}
+
+// reach advances the position over a transaction that ends at a cursor.
+func (s *Source) reach(at cursor, g *gtidEvent) {
+	s.settleAt(at)
+	if s.done == nil {
+		return
+	}
+	switch {
+	case g.isMaria && s.done.maria != nil:
+		s.done.maria.add(g.maria)
+	case g.number != 0 && s.done.mysql != nil:
+		s.done.mysql.add(g.source, g.number)
+	}
 }
 
 // skipped follows a transaction that is not given out and reports its end.
@@ -390,7 +435,7 @@ func (s *Source) skipped(e *rawEvent) bool {
 func (s *Source) alone(ev *Event) *Event {
 	if ev == nil {
 		if s.tx.open && !s.tx.begun {
-			return s.commit()
+			return s.giveCommit()
 		}
 		return nil
 	}
@@ -403,7 +448,7 @@ func (s *Source) alone(ev *Event) *Event {
 		s.push(*s.open(&rawEvent{time: uint32(time.Now().Unix())}))
 	}
 	s.push(mine)
-	s.push(*s.commit())
+	s.pushCommit()
 	return nil
 }
 

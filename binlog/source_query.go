@@ -12,7 +12,7 @@ func (s *Source) onQuery(e *rawEvent) (*Event, error) {
 		s.tx.begun = true
 		return nil, nil
 	case stmtCommit:
-		return s.commit(), nil
+		return s.giveCommit(), nil
 	case stmtRollback:
 		return s.rollback(), nil
 	case stmtSavepoint:
@@ -34,7 +34,7 @@ func (s *Source) onQuery(e *rawEvent) (*Event, error) {
 	case stmtXAPrepare:
 		s.tx.capture = false
 		s.xa.prepare(st.name)
-		return s.commit(), nil
+		return s.giveCommit(), nil
 	case stmtXACommit:
 		s.ensure(e)
 		if st.onePhase && s.xa.current != nil {
@@ -51,7 +51,7 @@ func (s *Source) onQuery(e *rawEvent) (*Event, error) {
 			s.tx.capture = false
 			s.xa.abandon()
 		}
-		return s.commit(), nil
+		return s.giveCommit(), nil
 	}
 	s.ensure(e)
 	ev := s.concerns(st)
@@ -69,7 +69,7 @@ func (s *Source) onQuery(e *rawEvent) (*Event, error) {
 	if ev != nil {
 		s.push(*s.invalidate(*ev))
 	}
-	s.push(*s.commit())
+	s.pushCommit()
 	return nil, nil
 }
 
@@ -138,7 +138,7 @@ func (s *Source) rollback() *Event {
 	for _, ev := range told {
 		s.push(ev)
 	}
-	s.push(*s.commit())
+	s.pushCommit()
 	return nil
 }
 

@@ -148,7 +148,7 @@ func (s *Source) onXAPrepare(e *rawEvent) (*Event, error) {
 	s.tx.capture = false
 	if !onePhase {
 		s.xa.prepare(xidKey(format, data[:gtrid], data[gtrid:]))
-		return s.commit(), nil
+		return s.giveCommit(), nil
 	}
 	t := s.xa.current
 	s.xa.abandon()
@@ -159,7 +159,7 @@ func (s *Source) onXAPrepare(e *rawEvent) (*Event, error) {
 func (s *Source) commitXA(t *xaTransaction) (*Event, error) {
 	if t == nil {
 		s.push(*s.invalidateAll(ReasonXA))
-		s.push(*s.commit())
+		s.pushCommit()
 		return nil, nil
 	}
 	for _, ev := range t.unclear {
