@@ -224,18 +224,26 @@ func charsetSequences() []sequenceSet {
 			pairs.bytes = append(pairs.bytes, []byte{byte(a), byte(b)}, []byte{byte(a), byte(b), ' ', ' '}, []byte{byte(a), byte(b), byte(a), byte(b)})
 		}
 	}
-	// Behind every kind of first byte, all that may follow it.
-	long := sequenceSet{charsets: "ujis eucjpms utf8mb3 gb18030"}
-	for _, a := range []byte{0x8e, 0x8f, 0xa1, 0xe0, 0xe1, 0xed, 0xef, 0xf0, 0x81} {
-		for b := range 256 {
-			for c := range 256 {
-				long.bytes = append(long.bytes, []byte{a, byte(b), byte(c)}, []byte{a, byte(b), byte(c), '0'})
+	// Behind the first bytes of long characters, all that may follow them and their neighbours.
+	eucjp, mb3, long := sequenceSet{charsets: "ujis eucjpms"}, sequenceSet{charsets: "utf8mb3"}, sequenceSet{charsets: "gb18030"}
+	for b := range 256 {
+		for c := range 256 {
+			eucjp.bytes = append(eucjp.bytes, []byte{0x8f, byte(b), byte(c)})
+			for _, a := range []byte{0xdf, 0xe0, 0xe1, 0xed, 0xef, 0xf0} {
+				if b >= 0x7e && b <= 0xc1 && c >= 0x7e && c <= 0xc1 {
+					mb3.bytes = append(mb3.bytes, []byte{a, byte(b), byte(c)}, []byte{a, byte(b), byte(c), '0'})
+				}
+			}
+			for _, a := range []byte{0x80, 0x81, 0xfe, 0xff} {
+				if b >= 0x2f && b <= 0x3a {
+					long.bytes = append(long.bytes, []byte{a, byte(b), byte(c)}, []byte{a, byte(b), byte(c), '0'}, []byte{a, byte(b), byte(c), ':'})
+				}
 			}
 		}
 	}
 	wide := sequenceSet{charsets: "utf16 utf16le utf32 ucs2 gb18030"}
 	for _, a := range []byte{0x00, 0x01, 0x10, 0x1f, 0x20, 0x30, 0xd8, 0xdb, 0xdc, 0xff} {
-		for b := range 256 {
+		for b := 0; b < 256; b += 5 {
 			for _, c := range []byte{0, 1, 0x30, 0x39, 0x81, 0xd7, 0xd8, 0xdb, 0xdc, 0xdf, 0xe0, 0xfe, 0xff} {
 				for _, d := range []byte{0, 0x30, 0xd8, 0xdf, 0xff} {
 					wide.bytes = append(wide.bytes, []byte{a, byte(b), c, d}, []byte{byte(b), a, c, d}, []byte{byte(b), a, c})
@@ -272,7 +280,7 @@ func charsetSequences() []sequenceSet {
 			row18030 = nil
 		}
 	}
-	return []sequenceSet{single, pairs, long, wide, utf16, utf32, gb18030}
+	return []sequenceSet{single, pairs, eucjp, mb3, long, wide, utf16, utf32, gb18030}
 }
 
 // TestCharsetUnknown: a character set nobody knows is refused.

@@ -1,13 +1,17 @@
 package binlog
 
 import (
+	"bytes"
 	"context"
+	"database/sql"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
+
+	gomysql "github.com/go-mysql-org/go-mysql/mysql"
 
 	"github.com/rowcached/rowcached/integration/servers"
 )
@@ -57,8 +61,39 @@ func TestTwoPathsRandom(t *testing.T) {
 				t.Fatal(err)
 			}
 			compareLive(t, srv, conn, map[TableName]*Table{name: table}, mariadb)
+			compareWire(t, srv, conn, table, mariadb)
 			t.Logf("%d rows of %d columns", rows, len(table.Columns))
 		})
+	}
+}
+
+// compareWire compares every value that the query path gives with the bytes of a plain SELECT, save for a FLOAT without
+// decimals.
+func compareWire(t *testing.T, srv *servers.Server, conn *sql.Conn, table *Table, mariadb bool) {
+	t.Helper()
+	wire := wireRows(t, wireSession(t, srv.Addr, mariadb), "SELECT * FROM "+table.Quoted()+" ORDER BY id")
+	n := 0
+	eachRow(t, conn, table, " ORDER BY id", func(row *Row) {
+		rest := wire[n]
+		n++
+		for i := range table.Columns {
+			c := &table.Columns[i]
+			plain, _, size, err := gomysql.LengthEncodedString(rest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[size:]
+			text, err := row.AppendText(nil, i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(text, plain) && !(c.Kind == KindFloat && c.Decimals < 0) {
+				t.Errorf("%s: SELECT gives %.200q, the query path %.200q", c.Type, plain, text)
+			}
+		}
+	})
+	if n != len(wire) {
+		t.Errorf("%d rows on the wire, %d by the query path", len(wire), n)
 	}
 }
 

@@ -65,44 +65,51 @@ func compareLive(t *testing.T, srv *servers.Server, conn *sql.Conn, tables map[T
 		return n
 	})
 	for name, table := range tables {
-		var exprs []string
-		var cols []int
-		for i := range table.Columns {
-			exprs, cols = append(exprs, table.SelectExpr(i)), append(cols, i)
-		}
 		queried := map[string]string{}
-		rows, err := conn.QueryContext(context.Background(), "SELECT "+strings.Join(exprs, ", ")+" FROM "+name.Quoted())
-		if err != nil {
-			t.Fatal(err)
-		}
-		vals := make([]sql.RawBytes, len(cols))
-		ptrs := make([]any, len(cols))
-		for i := range vals {
-			ptrs[i] = &vals[i]
-		}
-		for rows.Next() {
-			if err := rows.Scan(ptrs...); err != nil {
-				t.Fatal(err)
-			}
-			row.SetQuery(table, cols, vals)
-			if !isLive(t, &row) {
+		eachRow(t, conn, table, "", func(row *Row) {
+			if !isLive(t, row) {
 				t.Errorf("%s: SELECT gives a row that is not live", name)
 			}
-			key, text := rowTexts(t, &row)
+			key, text := rowTexts(t, row)
 			queried[key] = text
-		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := rows.Close(); err != nil {
-			t.Fatal(err)
-		}
+		})
 		if len(queried) == 0 {
 			t.Errorf("%s has no rows", name)
 		}
 		if diff := cmp.Diff(queried, replayed[name]); diff != "" {
 			t.Errorf("%s: query - log +\n%s", name, diff)
 		}
+	}
+}
+
+// eachRow calls f with every row of a table by the query path.
+func eachRow(t *testing.T, conn *sql.Conn, table *Table, tail string, f func(*Row)) {
+	t.Helper()
+	var exprs []string
+	var cols []int
+	for i := range table.Columns {
+		exprs, cols = append(exprs, table.SelectExpr(i)), append(cols, i)
+	}
+	rows, err := conn.QueryContext(context.Background(), "SELECT "+strings.Join(exprs, ", ")+" FROM "+table.Quoted()+tail)
+	if err != nil {
+		t.Fatalf("%s: %v", table.Columns[1].Type, err)
+	}
+	defer rows.Close()
+	vals := make([]sql.RawBytes, len(cols))
+	ptrs := make([]any, len(cols))
+	for i := range vals {
+		ptrs[i] = &vals[i]
+	}
+	var row Row
+	for rows.Next() {
+		if err := rows.Scan(ptrs...); err != nil {
+			t.Fatal(err)
+		}
+		row.SetQuery(table, cols, vals)
+		f(&row)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
 	}
 }
 
