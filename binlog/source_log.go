@@ -18,7 +18,7 @@ func (s *Source) onRotate(e *rawEvent) (*Event, error) {
 			return nil, fmt.Errorf("%w: a ROTATE to the file it is in", errProtocol)
 		}
 		if s.firstFormat && pos > 4 && pos < 1<<32 && s.at.pos < 1<<32 {
-			s.at.pos = pos
+			s.at.pos = max(s.at.pos, pos) // a dump by GTIDs may begin earlier in the file and leave out what we have
 		}
 		return nil, nil
 	}

@@ -146,6 +146,11 @@ func checkTable(ctx context.Context, source *binlog.Source, spec mapping.Spec, a
 		f := split(err.Error())
 		return nil, &f, nil
 	}
+	if err := binlog.CheckCascades(ctx, source.DB(), def.TableName); errors.As(err, &unsupported) {
+		return nil, &binlog.Fault{What: fmt.Sprintf("table %s: %s", name, unsupported.Reason), Fix: unsupported.Fix}, nil
+	} else if err != nil {
+		return nil, nil, err
+	}
 	exprs := make([]string, len(m.Columns()))
 	for i, col := range m.Columns() {
 		exprs[i] = def.SelectExpr(col)
@@ -167,6 +172,7 @@ func tryQuery(ctx context.Context, source *binlog.Source, query, what, fix strin
 	}
 	return nil, err
 }
+
 // split takes a message of the form "what; fix" apart.
 func split(text string) binlog.Fault {
 	text = strings.ReplaceAll(text, "\n", " ")
