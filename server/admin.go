@@ -188,6 +188,7 @@ func (w *worker) debugTime(arg []byte, silent bool) {
 		w.reply(silent, protocol.ErrorLine)
 		return
 	}
+	w.leave() // lookups go by the time at which their group began
 	w.srv.cfg.DebugTime(n)
 	w.reply(silent, protocol.OK)
 }

@@ -47,15 +47,19 @@ func (w *worker) textLogin(c *conn, in []byte) int {
 			c.phase = phaseClosed
 			return next
 		}
-		t := &w.text
-		t.Parse(in[:n])
+		command, rest := protocol.NextWord(in[:n])
+		var size []byte
+		for range 4 {
+			size, rest = protocol.NextWord(rest)
+		}
+		v, ok := protocol.Uint(size)
 		switch {
-		case t.Op != protocol.OpSet || t.Bytes < 0:
+		case string(command) != "set" || !ok || v > 1<<32-1:
 			w.out.str("CLIENT_ERROR unauthenticated\r\n")
-		case t.Bytes > protocol.MaxToken:
+		case v > protocol.MaxToken:
 			w.out.str("CLIENT_ERROR auth token too long\r\n")
 		default:
-			l.waiting, l.size = true, t.Bytes+2
+			l.waiting, l.size = true, int(v)+2
 		}
 		return next
 	}

@@ -432,7 +432,7 @@ func (l *loop) read(s *socket) {
 	case direct:
 		got := min(n, len(rest))
 		s.store.have += got
-		if n -= got; n == 0 {
+		if n -= got; n == 0 && got < len(rest) {
 			return
 		}
 		data = l.in[:n]
@@ -544,7 +544,7 @@ func (l *loop) send(s *socket) sendResult {
 	}
 	l.w.out.pin()
 	s.out = l.w.out
-	l.w.out = newOutput()
+	l.w.out = newOutput(l.all.srv.cfg.NoCAS)
 	l.w.sess.Release()
 	l.pause(s, true)
 	return sendBlocked

@@ -251,7 +251,7 @@ func (w *worker) metaFinish(s *storage) {
 		} else {
 			w.out.str("NF")
 		}
-	case memory.NotStored:
+	case memory.NotStored, memory.TooLarge:
 		w.out.str("NS")
 	default:
 		w.out.str(w.resultLine(r))

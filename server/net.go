@@ -51,7 +51,7 @@ type netClient struct {
 
 func newNetEngine(s *Server, ls []*listener) engine {
 	e := &netEngine{srv: s, listeners: ls, clients: make(map[*netClient]struct{})}
-	e.outputs.New = func() any { return newOutput() }
+	e.outputs.New = func() any { return newOutput(s.cfg.NoCAS) }
 	for range s.threads() {
 		e.workers = append(e.workers, &sharedWorker{w: s.worker()})
 	}

@@ -46,10 +46,11 @@ type found struct {
 	key  []byte // the key to be shown, when it is not the item's own
 }
 
-func newOutput() *output {
+func newOutput(noCAS bool) *output {
 	return &output{
-		buf: make([]byte, 0, outBytes),
-		vec: make([]unix.Iovec, 0, outVectors),
+		noCAS: noCAS,
+		buf:   make([]byte, 0, outBytes),
+		vec:   make([]unix.Iovec, 0, outVectors),
 	}
 }
 

@@ -136,6 +136,11 @@ func (w *worker) finish(s *storage) {
 	if s.op == protocol.OpCAS {
 		w.countCAS(r)
 	}
+	if r == memory.TooLarge {
+		// The block alone was small enough, the sum was not.
+		w.count.add(cTooLarge, 1)
+		r = memory.NotStored
+	}
 	w.reply(s.noReply, w.resultLine(r))
 }
 

@@ -39,7 +39,7 @@ type worker struct {
 }
 
 func newWorker(s *Server) *worker {
-	return &worker{srv: s, sess: s.cfg.Memory.NewSession(), out: newOutput(), itemBuf: make([]byte, 0, 1024)}
+	return &worker{srv: s, sess: s.cfg.Memory.NewSession(), out: newOutput(s.cfg.NoCAS), itemBuf: make([]byte, 0, 1024)}
 }
 
 // enter begins a group of lookups that sees whole transactions; leave ends it.
