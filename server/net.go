@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/rowcached/rowcached/server/protocol"
 )
@@ -253,12 +252,12 @@ func (c *netClient) send(o *output) error {
 			// One record instead of many small ones.
 			c.flat = c.flat[:0]
 			for i := range vec {
-				c.flat = append(c.flat, unsafe.Slice(vec[i].Base, vec[i].Len)...)
+				c.flat = append(c.flat, bytesOf(vec[i])...)
 			}
 			list = append(list, c.flat)
 		} else {
 			for i := range vec {
-				list = append(list, unsafe.Slice(vec[i].Base, vec[i].Len))
+				list = append(list, bytesOf(vec[i]))
 			}
 		}
 		for i := range vec {

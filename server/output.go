@@ -88,6 +88,8 @@ func vector(b []byte) unix.Iovec {
 	return v
 }
 
+func bytesOf(v unix.Iovec) []byte { return unsafe.Slice(v.Base, v.Len) }
+
 // ref sends the bytes of an item from where they are.
 func (o *output) ref(it memory.Item, b []byte) {
 	o.cut()
