@@ -50,7 +50,7 @@ func (p *publisher) wait() {
 func (p *publisher) excludeLocked() {
 	p.busy.Store(true)
 	for _, c := range *p.sessions.Load() {
-		for step := 0; c.part.state.Load()&1 != 0; step++ {
+		for step := 0; c.part.state.load()&1 != 0; step++ {
 			pause(step)
 		}
 	}
@@ -195,6 +195,7 @@ func (b *Batch) Publish() {
 	for _, off := range b.old {
 		s.retire(b.part, off)
 	}
+	b.part.settle()
 	b.ops, b.keys, b.old, b.bytes = b.ops[:0], b.keys[:0], b.old[:0], 0
 }
 

@@ -1,13 +1,33 @@
+//go:build unix
+
 package memory
 
 import (
 	"bytes"
 	"math/rand/v2"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 const benchItems = 1 << 20
+
+// cpu reports the processor time of each operation: on a machine with other work
+// the time that passes says nothing.
+func cpu(b *testing.B) func() {
+	used := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	start := used()
+	return func() { b.ReportMetric(float64(used()-start)/float64(b.N), "cpu-ns/op") }
+}
 
 func benchKey(key []byte, n uint64) []byte {
 	const digits = "0123456789abcdef"
@@ -61,7 +81,7 @@ func BenchmarkGet(b *testing.B) {
 	keys := benchKeys(1 << 16)
 	sum := 0
 	run := func(b *testing.B, group int, get func(keys [][]byte)) {
-		b.ReportAllocs()
+		defer cpu(b)()
 		for i := 0; i < b.N; i += group {
 			at := i & (1<<16 - 1)
 			c.Begin()
@@ -88,7 +108,7 @@ func BenchmarkGet(b *testing.B) {
 	b.Run("hit/all/16", func(b *testing.B) { run(b, 16, all) })
 	b.Run("hit/all/64", func(b *testing.B) { run(b, 64, all) })
 	b.Run("hit/hot", func(b *testing.B) {
-		b.ReportAllocs()
+		defer cpu(b)()
 		c.Begin()
 		for i := range b.N {
 			sum += len(c.Get(keys[i&15]).Wire())
@@ -96,7 +116,7 @@ func BenchmarkGet(b *testing.B) {
 		c.Release()
 	})
 	b.Run("miss", func(b *testing.B) {
-		b.ReportAllocs()
+		defer cpu(b)()
 		key := newBenchKey()
 		for i := range b.N {
 			c.Begin()
@@ -107,6 +127,7 @@ func BenchmarkGet(b *testing.B) {
 		}
 	})
 	b.Run("begin end", func(b *testing.B) {
+		defer cpu(b)()
 		for range b.N {
 			c.Begin()
 			c.End()
@@ -114,6 +135,7 @@ func BenchmarkGet(b *testing.B) {
 		}
 	})
 	b.Run("hash", func(b *testing.B) {
+		defer cpu(b)()
 		for i := range b.N {
 			sum += int(s.seeds.sum(keys[i&1023]))
 		}
@@ -135,19 +157,19 @@ func BenchmarkSet(b *testing.B) {
 		c.Store(d, Set, 0)
 	}
 	b.Run("replace", func(b *testing.B) {
-		b.ReportAllocs()
+		defer cpu(b)()
 		for i := range b.N {
 			set(keys[i&(1<<16-1)])
 		}
 	})
 	b.Run("hot", func(b *testing.B) {
-		b.ReportAllocs()
+		defer cpu(b)()
 		for i := range b.N {
 			set(keys[i&15])
 		}
 	})
 	b.Run("new, evicting", func(b *testing.B) {
-		b.ReportAllocs()
+		defer cpu(b)()
 		if err := s.SetLimit(128 << 20); err != nil {
 			b.Fatal(err)
 		}
@@ -172,7 +194,7 @@ func BenchmarkPublish(b *testing.B) {
 	value := make([]byte, 100)
 	for _, size := range []int{1, 10, 1000} {
 		b.Run(map[int]string{1: "1", 10: "10", 1000: "1000"}[size], func(b *testing.B) {
-			b.ReportAllocs()
+			defer cpu(b)()
 			batch := s.NewBatch()
 			defer batch.Close()
 			for i := range b.N {
@@ -203,7 +225,7 @@ func BenchmarkNaive(b *testing.B) {
 	keys := benchKeys(1 << 16)
 	sum := 0
 	b.Run("get", func(b *testing.B) {
-		b.ReportAllocs()
+		defer cpu(b)()
 		for i := range b.N {
 			mu.RLock()
 			sum += len(items[string(keys[i&(1<<16-1)])].value)
@@ -211,7 +233,7 @@ func BenchmarkNaive(b *testing.B) {
 		}
 	})
 	b.Run("set", func(b *testing.B) {
-		b.ReportAllocs()
+		defer cpu(b)()
 		value := make([]byte, 100)
 		for i := range b.N {
 			mu.Lock()

@@ -140,9 +140,9 @@ func (c *checker) segment(i int) {
 			c.fail("key %q is unmapped and a table's", key)
 		}
 	}
-	if count != g.count.Load() || items != g.items.Load() || bytes != g.bytes.Load() {
+	if count != g.count.load() || items != g.items.load() || bytes != g.bytes.load() {
 		c.fail("segment %d counts %d words, %d items, %d bytes; it holds %d, %d, %d",
-			i, g.count.Load(), g.items.Load(), g.bytes.Load(), count, items, bytes)
+			i, g.count.load(), g.items.load(), g.bytes.load(), count, items, bytes)
 	}
 }
 
@@ -167,6 +167,9 @@ func (c *checker) item(it Item, m uint32) {
 
 func (c *checker) limbos() {
 	for _, p := range *c.s.members.all.Load() {
+		for _, r := range p.fresh[:p.nfresh] {
+			c.slot(r.off&^retiredLines, 0)
+		}
 		l := &p.limbo
 		l.mu.Lock()
 		for i := range int(l.n.Load()) {

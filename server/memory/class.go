@@ -28,7 +28,7 @@ type layout struct {
 
 func newLayout(limit int64) *layout {
 	l := &layout{span: 1 << 20}
-	for l.span > 32<<10 && int64(l.span) > limit/2048 {
+	for l.span > 32<<10 && int64(l.span) > limit/1024 {
 		l.span >>= 1
 	}
 	for c := 0; stepSize(c)*16 <= l.span; c++ {

@@ -37,7 +37,7 @@ func (s *Store) beginCompactionLocked(desperate bool) bool {
 				continue
 			}
 			per := slots / int64(spans)
-			if free < per+per/4 || !desperate && free < 2*per+slots/8 {
+			if free < per || !desperate && free < per+slots/8 {
 				continue
 			}
 			if bytes := free * int64(s.layout.slotSize(c)); bytes > most {

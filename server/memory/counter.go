@@ -9,6 +9,12 @@ type counter struct{ v uint64 }
 func (c *counter) add(n uint64) { storeRelaxed64(&c.v, c.v+n) }
 func (c *counter) load() uint64 { return atomic.LoadUint64(&c.v) }
 
+// gauge is changed with a lock held, and read without.
+type gauge struct{ v uint64 }
+
+func (g *gauge) add(n int64) { storeRelaxed64(&g.v, g.v+uint64(n)) }
+func (g *gauge) load() int64 { return int64(atomic.LoadUint64(&g.v)) }
+
 // counters is what a participant counts. Stats sums them.
 type counters struct {
 	stored           counter // items ever linked

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"errors"
-	"sync/atomic"
 	"unsafe"
 )
 
@@ -127,18 +126,18 @@ func (s *Store) linkAsLocked(g *segment, tag uint64, p *participant, d draft, ol
 	it := s.itemIn(d.off)
 	wire := d.size - headLen(d.meta)
 	*(*uint64)(it.p) = seq<<seqShift | uint64(min(wire, longWire))
-	atomic.StoreUint32(it.access(), access)
+	storeRelaxed(unsafe.Pointer(it.access()), access)
 	if d.meta&metaWide != 0 {
 		*(*uint64)(unsafe.Add(it.p, 16)) = d.cas
 		*(*uint32)(unsafe.Add(it.p, 24)) = uint32(wire)
 	}
 	if e := it.expiryAt(d.meta); e != nil {
-		atomic.StoreUint32(e, d.expire)
+		storeRelaxed(unsafe.Pointer(e), d.expire)
 	}
-	atomic.StoreUint32(metaAt(it.p), d.meta)
+	storeRelease32(metaAt(it.p), d.meta)
 	if old.ok() {
 		s.countLocked(g, old.it, old.m, -1)
-		atomic.StoreUint64(old.word, makeWord(tag, d.off))
+		storeRelease64(old.word, makeWord(tag, d.off))
 	} else {
 		s.insertLocked(g, tag, d.off)
 	}
@@ -161,7 +160,7 @@ func (s *Store) unlinkLocked(g *segment, old place) (off uint64) {
 // unlinkUnmappedLocked removes a client's item under a key that a table now
 // writes; it gives the slot to retire, or 0.
 func (s *Store) unlinkUnmappedLocked(g *segment, tag uint64, key []byte) (off uint64) {
-	if g.items.Load() != 0 {
+	if g.items.load() != 0 {
 		if old := s.findLocked(g, tag, key, 0, false); old.ok() {
 			return s.unlinkLocked(g, old)
 		}
@@ -174,8 +173,8 @@ func (s *Store) countLocked(g *segment, it Item, m uint32, sign int64) {
 	size := int64(it.size(m)) * sign
 	sp := metaSpace(m)
 	if sp == 0 {
-		g.items.Add(sign)
-		g.bytes.Add(size)
+		g.items.add(sign)
+		g.bytes.add(size)
 		return
 	}
 	c := &s.spaces.counts[sp]

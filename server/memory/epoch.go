@@ -25,15 +25,28 @@ import (
 type participant struct {
 	_ [64]byte
 	// state is 0 when it views nothing, else epoch<<1, with bit 0 set between Begin
-	// and End, when a publisher must wait for it.
-	state atomic.Uint64
+	// and End, when a publisher must wait for it. Written by its owner.
+	state state
 	// viewing: an item was given out since Begin, so the epoch must stay. Owner only.
 	viewing bool
-	allocs  uint32 // owner only
+	allocs  uint32            // owner only
+	fresh   [freshMax]retired // retired, not in limbo yet; owner only
+	nfresh  int               // owner only
 	count   counters
 	limbo   limbo
 	_       [64]byte
 }
+
+// state is an announcement.
+type state struct{ v uint64 }
+
+func (s *state) load() uint64 { return atomic.LoadUint64(&s.v) }
+
+// set announces more: everything that follows happens after it, for everyone.
+func (s *state) set(v uint64) { atomic.StoreUint64(&s.v, v) }
+
+// lower announces less: everything that went before happened before it.
+func (s *state) lower(v uint64) { storeRelease64(&s.v, v) }
 
 // limbo holds retired slots in the order of their epochs.
 type limbo struct {
@@ -54,8 +67,9 @@ type retired struct {
 
 const (
 	retiredLines = 1
-	// limboBatch is how many retirements pass between two attempts to free them.
-	limboBatch = 64
+	limboBatch   = 64      // slots in limbo from which their owner tries to free them
+	freshMax     = 32      // slots that an owner keeps to itself to save a lock
+	freshSize    = 4 << 10 // unless one is that large
 )
 
 func (l *limbo) pushLocked(r retired) {
@@ -83,14 +97,27 @@ func (s *Store) retire(p *participant, off uint64) {
 		it.setMeta(metaDead, 0)
 		size = it.Size()
 	}
+	p.fresh[p.nfresh] = retired{off, s.epoch.Load(), size}
+	if p.nfresh++; p.nfresh == freshMax || size >= freshSize {
+		p.settle()
+		if l := &p.limbo; l.n.Load() >= limboBatch {
+			s.drain(l, s.oldest())
+		}
+	}
+}
+
+// settle puts what the participant has retired where others can free it.
+func (p *participant) settle() {
+	if p.nfresh == 0 {
+		return
+	}
 	l := &p.limbo
 	l.mu.Lock()
-	l.pushLocked(retired{off, s.epoch.Load(), size})
-	n := l.n.Load()
-	l.mu.Unlock()
-	if n%limboBatch == 0 {
-		s.drain(l, s.oldest())
+	defer l.mu.Unlock()
+	for _, r := range p.fresh[:p.nfresh] {
+		l.pushLocked(r)
 	}
+	p.nfresh = 0
 }
 
 // join adds a participant.
@@ -110,7 +137,7 @@ func (s *Store) joinAs(p *participant) {
 
 // part ends a participant: what it retired is freed by the others.
 func (s *Store) part(p *participant) {
-	p.state.Store(0)
+	p.state.lower(0)
 	s.members.mu.Lock()
 	defer s.members.mu.Unlock()
 	var all []*participant
@@ -121,6 +148,7 @@ func (s *Store) part(p *participant) {
 	}
 	s.members.all.Store(&all)
 	s.members.past.merge(&p.count)
+	p.settle()
 	p.limbo.mu.Lock()
 	defer p.limbo.mu.Unlock()
 	k := &s.evictor.part.limbo
@@ -151,7 +179,7 @@ type members struct {
 func (s *Store) oldest() uint64 {
 	oldest := s.epoch.Add(1)
 	for _, p := range *s.members.all.Load() {
-		if e := p.state.Load() >> 1; e != 0 && e < oldest {
+		if e := p.state.load() >> 1; e != 0 && e < oldest {
 			oldest = e
 		}
 	}
@@ -165,7 +193,7 @@ func (s *Store) drain(l *limbo, oldest uint64) int {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	freed := 0
+	f := freer{s: s}
 	n := l.n.Load()
 	for ; n > 0; n-- {
 		r := l.queue[l.head]
@@ -178,8 +206,7 @@ func (s *Store) drain(l *limbo, oldest uint64) int {
 			l.pinned = append(l.pinned, r.off)
 			continue
 		}
-		s.give(r.off &^ retiredLines)
-		freed++
+		f.give(r.off &^ retiredLines)
 	}
 	l.n.Store(n)
 	keep := l.pinned[:0]
@@ -188,12 +215,12 @@ func (s *Store) drain(l *limbo, oldest uint64) int {
 			keep = append(keep, off)
 			continue
 		}
-		s.give(off)
-		freed++
+		f.give(off)
 	}
+	f.done()
 	l.pinned = keep
 	l.held.Store(int64(len(keep)))
-	return freed
+	return f.n
 }
 
 // reclaim drains every limbo.

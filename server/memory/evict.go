@@ -108,7 +108,7 @@ type evictor struct {
 // It reports whether there was anything to look at.
 func (s *Store) evictStepLocked(n int) (looked bool) {
 	e := &s.evictor
-	e.part.state.Store(s.epoch.Load() << 1)
+	e.part.state.set(s.epoch.Load() << 1)
 	for n > 0 {
 		if e.cur == nil && !s.nextSpanLocked() {
 			break
@@ -125,7 +125,8 @@ func (s *Store) evictStepLocked(n int) (looked bool) {
 			s.passedLocked(sp)
 		}
 	}
-	e.part.state.Store(0)
+	e.part.state.lower(0)
+	e.part.settle()
 	s.drain(&e.part.limbo, s.oldest())
 	return looked
 }
@@ -279,15 +280,15 @@ func (s *Store) move(p *participant, it Item, m uint32, off uint64, to kind, kee
 	if !keep {
 		a &^= accessFreq
 	}
-	atomic.StoreUint32(n.access(), a)
+	storeRelaxed(unsafe.Pointer(n.access()), a)
 	copy(unsafe.Slice((*byte)(n.p), size)[headPlain:], unsafe.Slice((*byte)(it.p), size)[headPlain:])
 	var expire uint32
 	if e := it.expiryAt(m); e != nil {
 		expire = atomic.LoadUint32(e)
-		atomic.StoreUint32(n.expiryAt(m), expire)
+		storeRelaxed(unsafe.Pointer(n.expiryAt(m)), expire)
 	}
-	atomic.StoreUint32(metaAt(n.p), unpinned(m))
-	atomic.StoreUint64(word, makeWord(tag, dst))
+	storeRelease32(metaAt(n.p), unpinned(m))
+	storeRelease64(word, makeWord(tag, dst))
 	g.mu.Unlock()
 	if expire != 0 {
 		s.spanOf(dst).noteExpiry(expire)
@@ -321,17 +322,22 @@ func (s *Store) makeRoom(k kind, size int, p *participant, force bool) (uint64, 
 	waits := 0
 	for range roomAttempts {
 		// A session that views nothing need not hold the epoch back.
-		if state := p.state.Load(); state != 0 && !p.viewing {
-			p.state.Store(s.epoch.Load()<<1 | state&1)
+		if state := p.state.load(); state != 0 && !p.viewing {
+			p.state.set(s.epoch.Load()<<1 | state&1)
 		}
+		p.settle()
 		freed := s.reclaim()
 		if off, ok := s.take(k, size, normal); ok {
 			return off, true
 		}
 		waiting := s.inLimbo()
-		if freed == 0 && waiting > int64(2*size)+s.region.slackN.Load()<<grainShift/2 && waits < roomWaits {
+		if freed == 0 && waiting > int64(2*size)+s.region.slackN.Load()<<grainShift/2 {
+			// Enough was evicted, but someone may still see it. If that is the caller,
+			// waiting is in vain.
+			if waits++; waits > roomWaits || p.viewing && waits > 1 {
+				break
+			}
 			pause(waits)
-			waits++
 			continue
 		}
 		e.mu.Lock()
@@ -344,11 +350,10 @@ func (s *Store) makeRoom(k kind, size int, p *participant, force bool) (uint64, 
 			return off, true
 		}
 		if !looked && freed == 0 {
-			if waiting == 0 || waits == roomWaits {
+			if waits++; waiting == 0 || waits > roomWaits || p.viewing {
 				break
 			}
 			pause(waits)
-			waits++
 		}
 	}
 	if force {

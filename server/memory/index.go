@@ -35,9 +35,9 @@ type segment struct {
 	desc    atomic.Uint64 // offset of the lines in units << tagBits | lines; 0: none
 	version atomic.Uint64 // see above; written with mu
 	mu      sync.Mutex
-	count   atomic.Int64 // words taken; written with mu
-	items   atomic.Int64 // items of space 0; written with mu
-	bytes   atomic.Int64 // their sizes; written with mu
+	count   gauge // words taken; written with mu
+	items   gauge // items of space 0; written with mu
+	bytes   gauge // their sizes; written with mu
 	_       [16]byte
 }
 
@@ -129,7 +129,7 @@ func (s *Store) owned(it Item, m uint32) bool {
 // hasRoomLocked tells whether one more word may be inserted without growing.
 func (s *Store) hasRoomLocked(g *segment) bool {
 	lines := int64(g.desc.Load() & tagMask)
-	return g.count.Load() < lines*fillWords
+	return g.count.load() < lines*fillWords
 }
 
 // insertLocked adds a word; the caller has seen a free one with hasRoomLocked, or
@@ -137,7 +137,7 @@ func (s *Store) hasRoomLocked(g *segment) bool {
 func (s *Store) insertLocked(g *segment, tag, off uint64) {
 	base, lines := s.lines(g.desc.Load())
 	s.insertInto(base, lines, makeWord(tag, off))
-	g.count.Add(1)
+	g.count.add(1)
 }
 
 func (s *Store) insertInto(base unsafe.Pointer, lines, word uint64) {
@@ -145,7 +145,7 @@ func (s *Store) insertInto(base unsafe.Pointer, lines, word uint64) {
 	for {
 		for i := range lineWords {
 			if p := wordAt(base, line, i); *p == 0 {
-				atomic.StoreUint64(p, word)
+				storeRelease64(p, word)
 				return
 			}
 		}
@@ -157,7 +157,7 @@ func (s *Store) insertInto(base unsafe.Pointer, lines, word uint64) {
 
 // fullLocked: but one word, all are taken.
 func (s *Store) fullLocked(g *segment) bool {
-	return g.count.Load() >= int64(g.desc.Load()&tagMask)*lineWords-1
+	return g.count.load() >= int64(g.desc.Load()&tagMask)*lineWords-1
 }
 
 // lockRoom locks a segment that has room for one more word. It grows beyond the
@@ -208,9 +208,9 @@ func (s *Store) findExactLocked(g *segment, tag, off uint64) (word *uint64, line
 // removeLocked takes a word out and pulls overflowed ones back.
 func (s *Store) removeLocked(g *segment, word *uint64, line uint64) {
 	base, lines := s.lines(g.desc.Load())
-	g.count.Add(-1)
+	g.count.add(-1)
 	full := lineFull(base, line)
-	atomic.StoreUint64(word, 0)
+	storeRelease64(word, 0)
 	hole := line
 	for next := line; full; {
 		if next++; next == lines {
@@ -228,9 +228,9 @@ func (s *Store) removeLocked(g *segment, word *uint64, line uint64) {
 			if w == 0 || (next+lines-home(w>>offsetBits, lines))%lines < reach {
 				continue
 			}
-			atomic.StoreUint64(word, w)
+			storeRelease64(word, w)
 			g.version.Add(1)
-			atomic.StoreUint64(p, 0)
+			storeRelease64(p, 0)
 			word, hole = p, next
 			break
 		}
@@ -277,7 +277,7 @@ func (s *Store) resize(g *segment, p *participant, old, lines uint64, force bool
 	base := s.region.at(off)
 	clear(unsafe.Slice((*uint64)(base), lines*lineWords))
 	g.mu.Lock()
-	if g.desc.Load() != old || g.count.Load() >= int64(lines*fillWords) {
+	if g.desc.Load() != old || g.count.load() >= int64(lines*fillWords) {
 		g.mu.Unlock()
 		s.give(off)
 		return

@@ -10,9 +10,10 @@ import (
 // between Begin and End, which must be short, since a publisher waits for End; what
 // they give stays readable until Release.
 type Session struct {
-	s    *Store
-	part *participant
-	now  int64 // unix seconds, at Begin
+	s     *Store
+	part  *participant
+	now   int64 // unix seconds, at Begin
+	ahead [groupKeys]lookahead
 }
 
 // NewSession registers a session.
@@ -38,11 +39,11 @@ func (c *Session) Begin() {
 	}
 	c.now = s.now()
 	for {
-		state := c.part.state.Load()
+		state := c.part.state.load()
 		if state == 0 {
 			state = s.epoch.Load() << 1
 		}
-		c.part.state.Store(state | 1)
+		c.part.state.set(state | 1)
 		if !s.publish.busy.Load() {
 			return
 		}
@@ -51,25 +52,25 @@ func (c *Session) Begin() {
 		if !c.part.viewing {
 			state = 0
 		}
-		c.part.state.Store(state)
+		c.part.state.set(state)
 		s.publish.wait()
 	}
 }
 
 // End ends the group; what it gave stays readable.
 func (c *Session) End() {
-	state := c.part.state.Load() &^ 1
+	state := c.part.state.load() &^ 1
 	if !c.part.viewing {
 		state = 0
 	}
-	c.part.state.Store(state)
+	c.part.state.lower(state)
 }
 
 // Release gives up all views that are not pinned, and ends the group if End did not.
 func (c *Session) Release() {
 	c.part.viewing = false
-	if c.part.state.Load() != 0 {
-		c.part.state.Store(0)
+	if c.part.state.load() != 0 {
+		c.part.state.lower(0)
 	}
 }
 
@@ -80,14 +81,6 @@ func (c *Session) Get(key []byte) Item {
 		c.Bump(it)
 	}
 	return it
-}
-
-// GetAll is Get for several keys: items[i] is that of keys[i]. It overlaps what it waits for
-// from memory, so it is faster than as many Gets. Between Begin and End only.
-func (c *Session) GetAll(keys [][]byte, items []Item) {
-	for i, key := range keys {
-		items[i] = c.Get(key)
-	}
 }
 
 // Peek looks a key up and leaves no trace. Between Begin and End only.

@@ -88,8 +88,8 @@ func (s *Store) SpaceStats(sp Space) SpaceStats {
 	if sp == 0 {
 		var st SpaceStats
 		for i := range s.segments {
-			st.Items += s.segments[i].items.Load()
-			st.Bytes += s.segments[i].bytes.Load()
+			st.Items += s.segments[i].items.load()
+			st.Bytes += s.segments[i].bytes.load()
 		}
 		return st
 	}

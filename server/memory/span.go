@@ -269,21 +269,49 @@ func (s *Store) age(sp *span) {
 
 // give frees a slot that nobody can see any more.
 func (s *Store) give(off uint64) {
+	f := freer{s: s}
+	f.give(off)
+	f.done()
+}
+
+// freer frees slots, keeping a pool locked as long as they are of one.
+type freer struct {
+	s *Store
+	p *pool // locked, unless nil
+	n int
+}
+
+func (f *freer) give(off uint64) {
+	s := f.s
 	sp := s.spanOf(off)
-	slot := uint32((off - sp.base) / uint64(sp.size))
+	if k := kind(sp.kind.Load()); f.p == nil || f.p != &s.pools[k][sp.class] {
+		f.done()
+		f.p = s.lockPool(sp)
+	}
 	mem := s.region.at(off)
-	p := s.lockPool(sp)
 	if kind(sp.kind.Load()) != kindIndex {
 		atomic.StoreUint32(metaAt(mem), 0)
 	}
 	*(*uint64)(mem) = uint64(sp.free)
-	sp.free = slot + 1
+	sp.free = uint32((off-sp.base)/uint64(sp.size)) + 1
 	sp.live--
-	p.used--
+	f.p.used--
+	f.n++
 	if !sp.listed && !sp.drained {
-		p.list(sp)
+		f.p.list(sp)
 	}
-	s.releaseEmptyLocked(p, sp)
+	if sp.live == 0 {
+		s.releaseEmptyLocked(f.p, sp)
+		f.p = nil
+	}
+}
+
+// done unlocks.
+func (f *freer) done() {
+	if f.p != nil {
+		f.p.mu.Unlock()
+		f.p = nil
+	}
 }
 
 // releaseEmptyLocked gives the span's grains back if nothing holds it, and

@@ -82,8 +82,8 @@ func (s *Store) Stats() Stats {
 	st.HashPowerLevel = int64(bits.Len64(uint64(max(st.HashBytes/8, 1)) - 1))
 
 	for i := range s.segments {
-		st.Items += s.segments[i].items.Load()
-		st.ItemBytes += s.segments[i].bytes.Load()
+		st.Items += s.segments[i].items.load()
+		st.ItemBytes += s.segments[i].bytes.load()
 	}
 	for sp := 1; sp < maxSpaces; sp++ {
 		if s.spaces.states[sp].Load() <= spaceOpen {

@@ -33,6 +33,7 @@ func (s *Store) sweep(ctx context.Context) {
 	if spaces && s.finishSpaces() {
 		s.spaces.dirty.Store(true) // what came in between is found next time
 	}
+	s.keeper.part.settle()
 	s.drain(&s.keeper.part.limbo, s.oldest())
 }
 
@@ -42,11 +43,11 @@ func (s *Store) sweepSpan(sp *span, now int64) {
 	sp.expires.Store(0)
 	const step = 512
 	for first := uint32(0); first < sp.bump.Load(); first += step {
-		p.state.Store(s.epoch.Load() << 1)
+		p.state.set(s.epoch.Load() << 1)
 		for slot := first; slot < min(first+step, sp.bump.Load()); slot++ {
 			s.sweepSlot(sp, sp.offset(slot), now)
 		}
-		p.state.Store(0)
+		p.state.lower(0)
 	}
 }
 

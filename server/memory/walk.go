@@ -21,7 +21,7 @@ func (s *Store) WalkFrom(at Cursor, fn func(Item) bool) (next Cursor, more bool)
 	}
 	p := s.join()
 	defer s.part(p)
-	p.state.Store(s.epoch.Load() << 1)
+	p.state.set(s.epoch.Load() << 1)
 	now := s.now()
 	base, lines := s.lines(s.segments[at].desc.Load())
 	for i := range lines * lineWords {

@@ -219,9 +219,9 @@ func (c *Session) hold() held {
 	if c.part.viewing {
 		return held{}
 	}
-	h := held{c.part.state.Load(), true}
+	h := held{c.part.state.load(), true}
 	if h.state == 0 {
-		c.part.state.Store(c.s.epoch.Load() << 1)
+		c.part.state.set(c.s.epoch.Load() << 1)
 	}
 	c.part.viewing = true
 	return h
@@ -230,14 +230,14 @@ func (c *Session) hold() held {
 func (c *Session) unhold(h held) {
 	if h.mine {
 		c.part.viewing = false
-		c.part.state.Store(h.state)
+		c.part.state.lower(h.state)
 	}
 }
 
 // view keeps an item that is about to be given out readable until Release.
 func (c *Session) view() {
-	if c.part.state.Load() == 0 {
-		c.part.state.Store(c.s.epoch.Load() << 1)
+	if c.part.state.load() == 0 {
+		c.part.state.set(c.s.epoch.Load() << 1)
 	}
 	c.part.viewing = true
 }
