@@ -44,7 +44,7 @@ type sourceInfo struct {
 	Connected   bool      `json:"connected"`
 	Version     string    `json:"version"`
 	Reconnects  uint64    `json:"reconnects"`
-	HeartbeatAt time.Time `json:"heartbeat_at"`
+	HeartbeatAt time.Time `json:"heartbeat_at,omitzero"`
 	LastError   string    `json:"last_error,omitempty"`
 }
 
