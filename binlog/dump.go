@@ -113,6 +113,7 @@ func (s *Source) sendDump(ctx context.Context, c *dumpConn, id uint32, byGTID bo
 	s.tables.init()
 	s.checksum = false
 	s.xa.abandon()
+	s.idleEnd = Position{}
 	if byGTID || s.server.mariadb {
 		s.byFile.Store(dumpByGTIDs)
 	} else {
@@ -300,10 +301,8 @@ func (s *Source) checkMariaDB(ctx context.Context, c *dumpConn, same bool) (byGT
 		return false, fmt.Errorf("%w: the source lacks transactions already followed (RESET MASTER, restored from a backup, a crash with sync_binlog=0, or another server): it has %q; every table will be copied again",
 			ErrPositionLost, have.String())
 	}
-	if len(s.done.maria.domains) == 0 && s.resume.file != "" && same {
-		return false, nil // nothing to name yet
-	}
-	return true, nil
+	// On the same server file and offset are exact, whatever the order of the sequence numbers.
+	return !same || s.resume.file == "", nil
 }
 
 // escapeString makes a value safe between single quotes whatever the sql_mode.

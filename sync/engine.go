@@ -150,17 +150,6 @@ func (e *Engine) load(ctx context.Context) error {
 }
 
 func (e *Engine) tryLoad(ctx context.Context) error {
-	report, err := e.cfg.Source.Check(ctx)
-	if err != nil {
-		return err
-	}
-	if len(report.Faults) > 0 {
-		errs := []error{ErrConfig}
-		for _, f := range report.Faults {
-			errs = append(errs, fmt.Errorf("%s; fix: %s", f.What, f.Fix))
-		}
-		return errors.Join(errs...)
-	}
 	var tables []*table
 	byName := map[binlog.TableName]*table{}
 	for i, spec := range e.cfg.Specs {
