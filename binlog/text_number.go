@@ -153,7 +153,8 @@ var pow10 = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1
 const realPlain = 15
 
 // appendReal appends the shortest digits that give f back as a float of so many bits, laid out as the server does (its
-// my_gcvt): plain from 1e-15 below 1e15, else d.ddde-n with no sign for a positive exponent and no zero before it.
+// my_gcvt): plain from 1e-15 below 1e15 and wherever there are digits behind the point, else d.ddde-n with no sign for a
+// positive exponent and no zero before it.
 func appendReal(dst []byte, f float64, size int) []byte {
 	var space [32]byte
 	e := strconv.AppendFloat(space[:0], f, 'e', -1, size) // [-]d[.ddd]e±dd
@@ -183,7 +184,7 @@ func appendReal(dst []byte, f float64, size int) []byte {
 	}
 	point := exponent + 1 // the value is 0.digits times 10 to that power
 	switch {
-	case point > realPlain || point < 1-realPlain:
+	case point > realPlain && point >= len(digits) || point < 1-realPlain:
 		dst = append(dst, digits[0])
 		if len(digits) > 1 {
 			dst = append(dst, '.')
