@@ -17,6 +17,7 @@ var (
 	errBrokenPacket = errors.New("connection lost inside a packet")
 	errDuplicateID  = errors.New("another replica uses this server id")
 	errStreamEnd    = errors.New("the source ended the log")
+	errStuck        = errors.New("the source does not send what it logs")
 	errGTIDMode     = errors.New("gtid_mode changed")
 )
 
@@ -219,7 +220,24 @@ func (b *backoff) failed(err error) {
 // due gives how long to wait before the next attempt.
 func (b *backoff) due() time.Duration { return max(0, time.Until(b.next)) }
 
-func (b *backoff) reset() { *b = backoff{} }
+// duplicateCalm is how long a connection must last before two replicas with one id are no longer thought to evict each other
+// in turn.
+const duplicateCalm = time.Minute
+
+// healthy says that the connection works: the next failure is the first.
+func (s *Source) healthy() {
+	b := &s.retry
+	if b.attempt == 0 || b.class == faultDuplicate && time.Since(b.next) < duplicateCalm {
+		return
+	}
+	duplicate := b.class == faultDuplicate
+	*b = backoff{}
+	if duplicate {
+		s.mu.Lock()
+		s.status.LastError = nil
+		s.mu.Unlock()
+	}
+}
 
 // sleep waits, unless ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {

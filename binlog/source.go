@@ -52,6 +52,7 @@ type Source struct {
 	firstFormat bool      // the next FORMAT_DESCRIPTION belongs to the start of the dump, not to a restart of the server
 	done        *gtids    // every transaction up to resume; nil: GTIDs are off
 	cover       coverCache
+	idleEnd     Position // where the log ended at the last heartbeat; zero: events came since the dump began
 
 	tx      transaction
 	ev      Event
@@ -154,6 +155,7 @@ func (s *Source) Open(ctx context.Context, from Position) error {
 	s.server = serverFacts{identity: from.Server}
 	s.opened = true
 	s.byFile.Store(dumpUndecided)
+	s.setState(StateConnecting, nil)
 	if err = s.connect(ctx); err != nil {
 		if errors.Is(err, ErrPositionLost) {
 			s.opened, s.lostErr = false, err

@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -79,7 +80,7 @@ func (s *Source) onFormat(e *rawEvent) (*Event, error) {
 }
 
 // onHeartbeat takes in a sign of life. It tells where the source's log ends, which must not lie behind.
-func (s *Source) onHeartbeat(e *rawEvent) (*Event, error) {
+func (s *Source) onHeartbeat(ctx context.Context, e *rawEvent) (*Event, error) {
 	file, pos := string(e.body), uint64(0)
 	if e.typ == evHeartbeat2 {
 		var err error
@@ -112,9 +113,41 @@ func (s *Source) onHeartbeat(e *rawEvent) (*Event, error) {
 	if s.tx.open || s.tx.skip {
 		return nil, nil
 	}
-	s.retry.reset()
+	if err := s.checkIdle(ctx); err != nil {
+		return nil, err
+	}
+	s.healthy()
 	s.ev = Event{Kind: EventHeartbeat}
 	return &s.ev, nil
+}
+
+// idleCheckMost bounds the question that an idle source is asked.
+const idleCheckMost = 2 * time.Second
+
+// checkIdle asks an idle source where its log ends. A dump that lives through RESET BINARY LOGS AND GTIDS or RESET MASTER is
+// told nothing: it goes on waiting at its old place, sends heartbeats from there and none of what the new log holds. So the
+// end must not lie before what was given out, and what it was one heartbeat ago must have come by now.
+func (s *Source) checkIdle(ctx context.Context) error {
+	if s.at.file == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, idleCheckMost)
+	defer cancel()
+	end, err := s.written(ctx, s.pool.db)
+	if err != nil {
+		return nil // the next heartbeat asks again; a broken connection shows by itself
+	}
+	if end.Server != s.server.identity {
+		return fmt.Errorf("%w: another server answers queries (%s) than sends the log (%s)", errStuck, end.Server, s.server.identity)
+	}
+	if logBase(end.File) == logBase(s.at.file) && fileBefore(end.File, end.Pos, s.at.file, s.at.pos) {
+		return s.resetError(end.File, end.Pos)
+	}
+	if !s.idleEnd.IsZero() && !s.Reached(s.idleEnd) {
+		return fmt.Errorf("%w: its log reached %s a heartbeat ago and the dump is at %s", errStuck, s.idleEnd, s.at)
+	}
+	s.idleEnd = end
+	return nil
 }
 
 // parseHeartbeat2 reads HEARTBEAT_LOG_EVENT_V2 (MySQL source documentation, page "Heartbeat_event_v2"): fields of a type

@@ -44,10 +44,10 @@ func (s *Source) Next(ctx context.Context) (*Event, error) {
 				return nil, err
 			}
 		}
-		e, logged, err := s.nextRaw(ctx)
+		e, err := s.nextRaw(ctx)
 		if err == nil {
 			var ev *Event
-			if ev, err = s.handle(&e, logged); ev != nil && err == nil {
+			if ev, err = s.handle(ctx, &e); ev != nil && err == nil {
 				return ev, nil
 			}
 		}
@@ -117,11 +117,11 @@ func (s *Source) lost(err error) error {
 func (s *Source) push(ev Event) { s.queue = append(s.queue, ev) }
 
 // nextRaw gives the next event of whatever is being read: an XA transaction that was kept, a compressed transaction, or the
-// network. logged says that it came from the log itself, so that it counts for the position.
-func (s *Source) nextRaw(ctx context.Context) (e rawEvent, logged bool, err error) {
+// network. Only what comes from the network moves the cursor.
+func (s *Source) nextRaw(ctx context.Context) (e rawEvent, err error) {
 	if s.replay.active() {
 		e, err = s.replay.next()
-		return e, false, err
+		return e, err
 	}
 	if s.payload.active() {
 		e, err = s.payload.next()
@@ -129,32 +129,32 @@ func (s *Source) nextRaw(ctx context.Context) (e rawEvent, logged bool, err erro
 			if err == nil {
 				s.counts.add(e.typ)
 			}
-			return e, false, err
+			return e, err
 		}
 		s.payload.reset()
 	}
 	b, err := s.conn.reader.next(ctx)
 	if err != nil {
-		return e, false, err
+		return e, err
 	}
 	if len(b) == 0 {
-		return e, false, fmt.Errorf("%w: an empty packet", errProtocol)
+		return e, fmt.Errorf("%w: an empty packet", errProtocol)
 	}
 	switch b[0] {
 	case 0:
 	case 0xff:
-		return e, false, errorPacket(b)
+		return e, errorPacket(b)
 	case 0xfe:
-		return e, false, errStreamEnd
+		return e, errStreamEnd
 	default:
-		return e, false, fmt.Errorf("%w: a packet of type %#x", errProtocol, b[0])
+		return e, fmt.Errorf("%w: a packet of type %#x", errProtocol, b[0])
 	}
 	e, err = parseEvent(b[1:], s.checksum && b[5] != evFormat)
 	if err != nil {
-		return e, false, err
+		return e, err
 	}
 	s.counts.add(e.typ)
-	return e, true, s.advance(&e)
+	return e, s.advance(&e)
 }
 
 // advance moves the cursor over an event of the log. The header has the low 32 bits of the next event's place; files grow
@@ -196,7 +196,7 @@ func (c *cursor) moveTo(low uint32) {
 }
 
 // handle takes in one event and gives the event to give out, if any.
-func (s *Source) handle(e *rawEvent, logged bool) (*Event, error) {
+func (s *Source) handle(ctx context.Context, e *rawEvent) (*Event, error) {
 	if s.tx.skip {
 		if over := s.skipped(e); over {
 			s.settle()
@@ -243,7 +243,7 @@ func (s *Source) handle(e *rawEvent, logged bool) (*Event, error) {
 	case evXAPrepare:
 		return s.onXAPrepare(e)
 	case evHeartbeat, evHeartbeat2:
-		return s.onHeartbeat(e)
+		return s.onHeartbeat(ctx, e)
 	case evRotate:
 		return s.onRotate(e)
 	case evFormat:
@@ -389,7 +389,7 @@ func (s *Source) endTransaction() Event {
 	ev := Event{Kind: EventCommit, CommitTime: s.tx.time, CommitPrecision: s.tx.precision}
 	s.tx.open, s.tx.begun, s.tx.capture = false, false, false
 	s.tables.tidy()
-	s.retry.reset()
+	s.healthy()
 	return ev
 }
 

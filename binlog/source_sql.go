@@ -31,7 +31,8 @@ func (p *pool) init(cfg Config) {
 		d.DBName = ""
 		d.ParseTime = false
 		d.MultiStatements = false
-		d.InterpolateParams = true // one round trip for a query with arguments
+		d.Logger = &mysql.NopLogger{} // what goes wrong is returned
+		d.InterpolateParams = true    // one round trip for a query with arguments
 		if cfg.TLS != nil {
 			d.TLS = cfg.TLS
 		}

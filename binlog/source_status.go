@@ -34,7 +34,7 @@ func (s State) String() string {
 type Status struct {
 	State       State
 	Connected   bool
-	LastError   error     // what ended the last connection or attempt; nil after a success
+	LastError   error     // what ended the last connection or attempt; nil once that is over
 	LastErrorAt time.Time // when
 	ConnectedAt time.Time
 	Reconnects  uint64 // connections made after the first
@@ -109,7 +109,9 @@ func (s *Source) setState(state State, err error) {
 	before := s.status.State
 	beforeErr := s.status.LastError
 	s.status.State = state
-	s.status.LastError = err
+	if state != StateConnected || faultClass(beforeErr) != faultDuplicate { // that one is not over yet
+		s.status.LastError = err
+	}
 	if err != nil {
 		s.status.LastErrorAt = time.Now()
 	}
