@@ -327,3 +327,6 @@ func queryNamed(ctx context.Context, q Querier, query string) (map[string]string
 	}
 	return out, errors.Join(rows.Err(), rows.Close())
 }
+
+// joinClose closes rows and gives both errors.
+func joinClose(err error, rows *sql.Rows) error { return errors.Join(err, rows.Close()) }
