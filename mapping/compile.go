@@ -28,15 +28,13 @@ func compile(s Spec, t *binlog.Table) (*Mapping, error) {
 	}
 	m.spec.Name = m.name
 	if s.Key == "" {
-		pk := t.PrimaryKey()
-		switch {
-		case pk != nil:
-			m.spec.Key = literal(m.name) + ":" + pkTemplate(t, pk)
-		case len(t.Keys) > 0:
-			return nil, fmt.Errorf("key: there is no primary key to make a default of; write key: %q over the unique key %s",
-				m.name+":"+pkTemplate(t, &t.Keys[0]), t.Keys[0].Name)
-		default:
+		if len(t.Keys) == 0 {
 			return nil, errNoKey(t)
+		}
+		m.spec.Key = DefaultKey(m.name, t)
+		if t.PrimaryKey() == nil {
+			return nil, fmt.Errorf("key: there is no primary key to make a default of; write key: %q over the unique key %s",
+				m.spec.Key, t.Keys[0].Name)
 		}
 	}
 	var err error
@@ -69,6 +67,12 @@ func compile(s Spec, t *binlog.Table) (*Mapping, error) {
 	}
 	m.collect()
 	return m, nil
+}
+
+// DefaultKey gives the template of a container's keys over the primary key, or over the first unique key when there is no
+// primary key: "NAME:{a}:{b}". The table has at least one Key.
+func DefaultKey(name string, t *binlog.Table) string {
+	return literal(name) + ":" + pkTemplate(t, &t.Keys[0])
 }
 
 // complete fills the defaults in and checks the words.

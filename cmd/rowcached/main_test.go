@@ -3,11 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,41 +16,60 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestDaemonWithoutSource runs the whole program as a plain memcached and ends it as SIGTERM does.
-func TestDaemonWithoutSource(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	address := freePort(t)
-	var out, log bytes.Buffer
-	done := make(chan error, 1)
-	go func() {
-		done <- run(ctx, []string{"run", "-p", address[strings.LastIndex(address, ":")+1:], "--admin.listen="}, &out, &log)
-	}()
-	for {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-			break
-		}
-		select {
-		case err := <-done:
-			t.Fatalf("ended: %v\n%s", err, log.String())
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	exchange(t, address, "> set k 0 0 1\n> x\n< STORED\n")
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+// logBuffer collects a daemon's log for a test that reads it meanwhile.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
 }
 
-func freePort(t *testing.T) string {
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// startProgram runs the whole program on free ports until the test ends, and gives its two addresses.
+func startProgram(t *testing.T, args ...string) (memcached, admin string) {
 	t.Helper()
-	a, err := freeAddress()
-	if err != nil {
-		t.Fatal(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var out, log logBuffer
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, append([]string{"run", "-m", "8", "-p", "-1", "--admin.listen", "127.0.0.1:0"}, args...), &out, &log)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the daemon ended with %v\n%s", err, log.String())
+		}
+	})
+	address := func(protocol string) string {
+		line := regexp.MustCompile(`msg=listening protocol=` + protocol + ` addr=(\S+)`)
+		for {
+			if m := line.FindStringSubmatch(log.String()); m != nil {
+				return m[1]
+			}
+			select {
+			case err := <-done:
+				done <- err
+				t.Fatalf("ended: %v\n%s", err, log.String())
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
 	}
-	return a
+	return address("memcached"), address("http")
+}
+
+// TestDaemonWithoutSource runs the whole program as a plain memcached and ends it as SIGTERM does.
+func TestDaemonWithoutSource(t *testing.T) {
+	address, _ := startProgram(t)
+	exchange(t, address, "> set k 0 0 1\n> x\n< STORED\n")
 }
 
 // TestUsage checks that the command line's faults end with exit code 2 and say what is wrong.
@@ -75,7 +95,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "-m", "64", "-I", "256m"}, "half of the memory limit"},
 		{[]string{"run", "-u", "nobody-of-that-name"}, "unknown user"},
 		{[]string{"run", "-c", "no-such-file.yaml"}, "no-such-file.yaml"},
-		{[]string{"run", "--source", "nonsense", "--table", "a.b"}, "source.dsn"},
+		{[]string{"run", "-m", "8", "--source", "nonsense", "--table", "a.b"}, "source.dsn"},
 		{[]string{"run", "extra"}, "takes no argument"},
 		{[]string{"check"}, "no source to check"},
 		{[]string{"chek"}, "did you mean check?"},

@@ -168,6 +168,26 @@ func TestMappings(t *testing.T) {
 	}
 }
 
+// What init writes passes check, whatever the tables are called.
+func TestInit(t *testing.T) {
+	srv := servers.Start(t, servers.MariaDB1011)
+	srv.Exec(t, "CREATE DATABASE db; CREATE DATABASE db2; CREATE TABLE db.t (id INT PRIMARY KEY); CREATE TABLE db2.t (a INT, b VARCHAR(9), PRIMARY KEY (a, b));"+
+		"CREATE TABLE db2.`o.d d{}` (k INT NOT NULL UNIQUE); CREATE TABLE db2.loose (k INT); CREATE VIEW db2.v AS SELECT 1;"+
+		"CREATE USER r IDENTIFIED BY 'secret'; GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO r")
+	exit, text := servers.RunDaemon(t, "init", "--source", srv.DSN("r:secret"), "--schema", "db", "--schema", "db2")
+	t.Log(text)
+	if exit != 0 || strings.Contains(text, "secret") || !strings.Contains(text, "# - table: \"db2.loose\"") {
+		t.Fatalf("exit %d", exit)
+	}
+	dir := t.TempDir()
+	writeFile(t, dir+"/password", "secret\n")
+	writeFile(t, dir+"/rowcached.yaml", strings.Replace(text, "/path/to/a/file/with/the/password", dir+"/password", 1))
+	exit, output := servers.RunDaemon(t, "check", "-c", dir+"/rowcached.yaml")
+	if exit != 0 || strings.Count(output, "ok     table ") != 3 {
+		t.Errorf("exit %d\n%s", exit, output)
+	}
+}
+
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
