@@ -42,6 +42,11 @@ func (p *publisher) remove(c *Session) {
 
 // wait returns when no publisher is at work.
 func (p *publisher) wait() {
+	for range 256 { // mostly a microsecond
+		if !p.busy.Load() {
+			return
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 }
@@ -50,8 +55,10 @@ func (p *publisher) wait() {
 func (p *publisher) excludeLocked() {
 	p.busy.Store(true)
 	for _, c := range *p.sessions.Load() {
-		for step := 0; c.part.state.load()&1 != 0; step++ {
-			pause(step)
+		for step := -256; c.part.state.load()&1 != 0; step++ {
+			if step >= 0 {
+				pause(step)
+			}
 		}
 	}
 }
@@ -179,19 +186,19 @@ func (b *Batch) Publish() {
 		b.makeRoom(&b.ops[i])
 	}
 	now := s.now()
+	b.part.state.set(s.epoch.Load() << 1) // prefetchMatch reads lines without a lock
 	if len(b.ops) == 1 {
 		b.apply(&b.ops[0], now)
 	} else {
 		s.publish.mu.Lock()
 		for first := 0; first < len(b.ops); first += MaxAtomicBatch {
 			s.publish.excludeLocked()
-			for i := first; i < min(first+MaxAtomicBatch, len(b.ops)); i++ {
-				b.apply(&b.ops[i], now)
-			}
+			b.applyAll(b.ops[first:min(first+MaxAtomicBatch, len(b.ops))], now)
 			s.publish.busy.Store(false)
 		}
 		s.publish.mu.Unlock()
 	}
+	b.part.state.lower(0)
 	for _, off := range b.old {
 		s.retire(b.part, off)
 	}
@@ -205,6 +212,21 @@ func (b *Batch) makeRoom(o *op) {
 		g, _ := b.s.locate(o.hash)
 		b.s.lockRoom(g, b.part)
 		g.mu.Unlock()
+	}
+}
+
+// applyAll applies ops in order, asking for the memory of those to come: the
+// sessions are waiting.
+func (b *Batch) applyAll(ops []op, now int64) {
+	const ahead = 8
+	for i := range ops {
+		if i+2*ahead < len(ops) {
+			b.s.prefetchHome(ops[i+2*ahead].hash)
+		}
+		if i+ahead < len(ops) {
+			b.s.prefetchMatch(ops[i+ahead].hash)
+		}
+		b.apply(&ops[i], now)
 	}
 }
 

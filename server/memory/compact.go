@@ -7,11 +7,20 @@ package memory
 // releaseLast frees the span that an empty pool keeps.
 func (s *Store) releaseLast(p *pool) {
 	p.mu.Lock()
-	if p.used != 0 || p.partial == nil || !s.region.tight.Load() {
+	if p.used != 0 || p.partial == nil {
 		p.mu.Unlock()
 		return
 	}
-	s.releaseEmptyLocked(p, p.partial)
+	s.releaseEmptyLocked(p, p.partial, true)
+}
+
+// releaseLasts does so for all pools.
+func (s *Store) releaseLasts() {
+	for k := range kinds {
+		for class := range s.layout.sizes {
+			s.releaseLast(&s.pools[k][class])
+		}
+	}
 }
 
 // beginCompactionLocked makes the sparsest span of the pool with most free memory

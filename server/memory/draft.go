@@ -71,6 +71,7 @@ func (s *Store) draft(k kind, p *participant, sp Space, key []byte, flags, expir
 	fd, nd := digits(uint64(flags)), digits(uint64(n))
 	wire := wireLead + len(key) + 1 + fd + 1 + nd + 2 + n + 2
 	d := draft{hash: s.seeds.sum(key), cas: cas, n: n, expire: expire}
+	s.prefetchHome(d.hash) // it is needed when the data has arrived
 	head := headPlain
 	switch {
 	case cas != 0 || wire >= wideFrom:

@@ -97,11 +97,12 @@ func (q *queues) next() *span {
 // evictor is the hand that passes over the spans.
 type evictor struct {
 	mu     sync.Mutex
-	part   *participant // used with mu
-	cur    *span        // being looked at; it counts us as a walker; mu
-	slot   uint32       // next slot of cur; mu
-	passed int          // spans looked at
-	free   bool         // evict nothing, only move: cur is being compacted; mu
+	part   *participant      // used with mu
+	cur    *span             // being looked at; it counts us as a walker; mu
+	slot   uint32            // next slot of cur; mu
+	passed int               // spans looked at
+	free   bool              // evict nothing, only move: cur is being compacted; mu
+	hashes [stepSlots]uint64 // of the items being looked at; mu
 }
 
 // evictStep looks at up to n slots, and gives what it freed the chance to be used.
@@ -116,11 +117,23 @@ func (s *Store) evictStepLocked(n int) (looked bool) {
 		looked = true
 		sp := e.cur
 		bump := sp.bump.Load()
-		for ; n > 0 && e.slot < bump; e.slot++ {
-			n--
-			s.judge(sp, sp.offset(e.slot))
+		last := min(bump, e.slot+uint32(min(n, stepSlots)))
+		// Two passes, as in GetAll: the lines of the index arrive while others are asked for.
+		// An item that is linked between them is judged by a wrong hash, and so not found and left.
+		for slot := e.slot; slot < last; slot++ {
+			it := s.itemIn(sp.offset(slot))
+			if m := it.meta(); m != 0 && m&metaDead == 0 {
+				hash := s.seeds.sum(it.key(m))
+				s.prefetchHome(hash)
+				e.hashes[slot-e.slot] = hash
+			}
 		}
-		if e.slot >= bump {
+		for slot := e.slot; slot < last; slot++ {
+			s.judge(sp, sp.offset(slot), e.hashes[slot-e.slot])
+		}
+		n -= int(last - e.slot)
+		e.slot = last
+		if last >= bump {
 			n -= 4
 			s.passedLocked(sp)
 		}
@@ -184,7 +197,7 @@ func (s *Store) passedLocked(sp *span) {
 }
 
 // judge decides about the item in a slot: gone, evicted, moved, or left.
-func (s *Store) judge(sp *span, off uint64) {
+func (s *Store) judge(sp *span, off, hash uint64) {
 	e := &s.evictor
 	it := s.itemIn(off)
 	m := it.meta()
@@ -192,7 +205,7 @@ func (s *Store) judge(sp *span, off uint64) {
 		return
 	}
 	count := &e.part.count
-	if s.gone(it, m, s.now()) && s.unlink(e.part, it, m, off) {
+	if s.gone(it, m, s.now()) && s.unlink(e.part, it, hash, off) {
 		count.expired.add(1)
 		if !it.Fetched() {
 			count.expiredUnfetched.add(1)
@@ -201,7 +214,7 @@ func (s *Store) judge(sp *span, off uint64) {
 	}
 	k := kind(sp.kind.Load())
 	if e.free {
-		s.move(e.part, it, m, off, k, true)
+		s.move(e.part, it, m, hash, off, k, true)
 		return
 	}
 	access := it.access()
@@ -214,7 +227,7 @@ func (s *Store) judge(sp *span, off uint64) {
 				s.age(sp)
 				return
 			}
-			if s.move(e.part, it, m, off, kindOld, false) {
+			if s.move(e.part, it, m, hash, off, kindOld, false) {
 				return
 			}
 		}
@@ -222,7 +235,7 @@ func (s *Store) judge(sp *span, off uint64) {
 		storeRelaxed(unsafe.Pointer(access), a-1)
 		return
 	}
-	if !s.unlink(e.part, it, m, off) {
+	if !s.unlink(e.part, it, hash, off) {
 		return
 	}
 	count.evictions.add(1)
@@ -235,8 +248,8 @@ func (s *Store) judge(sp *span, off uint64) {
 }
 
 // unlink removes an item that a walker came upon, if it still is its key's.
-func (s *Store) unlink(p *participant, it Item, m uint32, off uint64) bool {
-	g, tag := s.locate(s.seeds.sum(it.key(m)))
+func (s *Store) unlink(p *participant, it Item, hash, off uint64) bool {
+	g, tag := s.locate(hash)
 	g.mu.Lock()
 	word, line := s.findExactLocked(g, tag, off)
 	if word == nil {
@@ -251,7 +264,7 @@ func (s *Store) unlink(p *participant, it Item, m uint32, off uint64) bool {
 
 // move copies an item to another slot and lets the index name that one. With
 // keep the frequency stays, else it starts again.
-func (s *Store) move(p *participant, it Item, m uint32, off uint64, to kind, keep bool) bool {
+func (s *Store) move(p *participant, it Item, m uint32, hash, off uint64, to kind, keep bool) bool {
 	size := it.size(m)
 	var (
 		dst uint64
@@ -265,7 +278,7 @@ func (s *Store) move(p *participant, it Item, m uint32, off uint64, to kind, kee
 	if !ok {
 		return false
 	}
-	g, tag := s.locate(s.seeds.sum(it.key(m)))
+	g, tag := s.locate(hash)
 	g.mu.Lock()
 	word, _ := s.findExactLocked(g, tag, off)
 	if word == nil {

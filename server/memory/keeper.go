@@ -66,6 +66,9 @@ func (s *Store) round(ctx context.Context) {
 	}
 	s.reclaim()
 	s.sweep(ctx)
+	s.tidyIndex()
+	s.releaseLasts()
+	s.region.trim()
 	for s.region.tight.Load() && ctx.Err() == nil && s.evictor.mu.TryLock() {
 		looked := s.evictStepLocked(stepSlots)
 		s.evictor.mu.Unlock()

@@ -230,7 +230,10 @@ func (m *model) incr() {
 		}
 		return
 	}
-	digits, _, _ := bytes.Cut(old.value, []byte(" "))
+	digits := old.value // up to the first blank
+	if end := bytes.IndexAny(digits, " \t\n\v\f\r"); end >= 0 {
+		digits = digits[:end]
+	}
 	n, err := strconv.ParseUint(string(digits), 10, 64)
 	if err != nil {
 		if r != NonNumeric {

@@ -22,6 +22,30 @@ type lookahead struct {
 	word uint64         // the first word with the key's tag
 }
 
+// prefetchHome asks for a key's home line.
+func (s *Store) prefetchHome(hash uint64) {
+	g, tag := s.locate(hash)
+	base, lines := s.lines(g.desc.Load())
+	prefetchLine(unsafe.Add(base, home(tag, lines)*lineBytes))
+}
+
+// prefetchMatch asks for the item that a key's home line names. The item may be gone
+// already: nothing is read of it.
+func (s *Store) prefetchMatch(hash uint64) {
+	g, tag := s.locate(hash)
+	base, lines := s.lines(g.desc.Load())
+	if lines == 0 {
+		return
+	}
+	line := unsafe.Add(base, home(tag, lines)*lineBytes)
+	for j := range lineWords {
+		if w := atomic.LoadUint64((*uint64)(unsafe.Add(line, j*8))); w>>offsetBits == tag && w != 0 {
+			prefetchLine(s.region.at(w & offsetMask << unitShift))
+			return
+		}
+	}
+}
+
 // GetAll is Get for several keys: items[i] is that of keys[i]. Between Begin and End only.
 func (c *Session) GetAll(keys [][]byte, items []Item) {
 	for len(keys) > groupKeys {

@@ -207,6 +207,19 @@ func (r *region) free(first, n int) {
 	r.tightLocked()
 }
 
+// trim returns a part of the free memory to the system when there is much of it, as
+// after a flush_all or a table that is gone. What is left is used again without a fault.
+func (r *region) trim() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	excess := r.dirtyN.Load() - r.usedN.Load() - r.limitN.Load()/16
+	for _, a := range []*area{&r.high, &r.low} {
+		if n := excess / 8 / int64(a.unit); n > 0 {
+			r.giveBackFrom(a, n)
+		}
+	}
+}
+
 // giveBackLocked returns free memory to the system if there is more than the limit,
 // that of large items first, and of high addresses first.
 func (r *region) giveBackLocked() {

@@ -301,7 +301,7 @@ func (f *freer) give(off uint64) {
 		f.p.list(sp)
 	}
 	if sp.live == 0 {
-		s.releaseEmptyLocked(f.p, sp)
+		s.releaseEmptyLocked(f.p, sp, false)
 		f.p = nil
 	}
 }
@@ -315,10 +315,11 @@ func (f *freer) done() {
 }
 
 // releaseEmptyLocked gives the span's grains back if nothing holds it, and
-// unlocks the pool. While there is room, a pool keeps its last span, so that a lone
-// item that is replaced again and again does not make and free one each time.
-func (s *Store) releaseEmptyLocked(p *pool, sp *span) {
-	last := sp.listed && p.partial == sp && sp.next == nil && sp.class != largeClass && !s.region.tight.Load()
+// unlocks the pool. Unless it must, a pool keeps its last span until the keeper
+// comes round, so that a lone item that is replaced again and again does not make and
+// free one each time.
+func (s *Store) releaseEmptyLocked(p *pool, sp *span, must bool) {
+	last := sp.listed && p.partial == sp && sp.next == nil && sp.class != largeClass && !must && !s.region.tight.Load()
 	if sp.live != 0 || sp.walkers != 0 || sp.dead || last {
 		p.mu.Unlock()
 		return
@@ -348,7 +349,7 @@ func (s *Store) walk(sp *span) bool {
 func (s *Store) leave(sp *span) {
 	p := s.lockPool(sp)
 	sp.walkers--
-	s.releaseEmptyLocked(p, sp)
+	s.releaseEmptyLocked(p, sp, false)
 }
 
 // noteExpiry lowers the span's bound.

@@ -60,9 +60,9 @@ func (s *Store) sweepSlot(sp *span, off uint64, now int64) {
 	p := s.keeper.part
 	switch state := s.spaces.state(metaSpace(m)); {
 	case state > spaceOpen, state == spaceOpen && m&metaTomb != 0:
-		s.unlink(p, it, m, off)
+		s.unlink(p, it, s.seeds.sum(it.key(m)), off)
 	case s.gone(it, m, now):
-		if s.unlink(p, it, m, off) {
+		if s.unlink(p, it, s.seeds.sum(it.key(m)), off) {
 			p.count.swept.add(1)
 			if !it.Fetched() {
 				p.count.sweptUnfetched.add(1)
