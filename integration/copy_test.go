@@ -36,11 +36,11 @@ func TestCopy65Handoff(t *testing.T) {
 				id := 1 + r.IntN(ids)
 				switch r.IntN(4) {
 				case 0:
-					return exec(ctx, conn, "DELETE FROM t WHERE id=%d", id)
+					return execute(ctx, conn, "DELETE FROM t WHERE id=%d", id)
 				case 1:
-					return exec(ctx, conn, "UPDATE t SET v=v+1 WHERE id=%d", id)
+					return execute(ctx, conn, "UPDATE t SET v=v+1 WHERE id=%d", id)
 				default:
-					return exec(ctx, conn, "INSERT INTO t VALUES(%d,%d) ON DUPLICATE KEY UPDATE v=v+1", id, i)
+					return execute(ctx, conn, "INSERT INTO t VALUES(%d,%d) ON DUPLICATE KEY UPDATE v=v+1", id, i)
 				}
 			})
 			d.Start()
@@ -81,14 +81,14 @@ func TestCopy67NoTimeTravel(t *testing.T) {
 		l := startLoad(t, s, 1, func(ctx context.Context, conn *sql.Conn, r *rand.Rand, _ int) error {
 			v := turn.Add(1)
 			for _, id := range []int{1, rows / 2, rows} {
-				if err := exec(ctx, conn, "UPDATE t SET v=%d WHERE id=%d", v, id); err != nil {
+				if err := execute(ctx, conn, "UPDATE t SET v=%d WHERE id=%d", v, id); err != nil {
 					return err
 				}
 			}
-			if err := exec(ctx, conn, "DELETE FROM t WHERE id=2"); err != nil {
+			if err := execute(ctx, conn, "DELETE FROM t WHERE id=2"); err != nil {
 				return err
 			}
-			return exec(ctx, conn, "INSERT INTO t(id,v) VALUES(2,%d)", v)
+			return execute(ctx, conn, "INSERT INTO t(id,v) VALUES(2,%d)", v)
 		})
 		d := servers.StartDaemon(t, "--source", s.DSN("root"), "--table", "db.t")
 		keys := []string{"t:1", "t:2", fmt.Sprint("t:", rows/2), fmt.Sprint("t:", rows)}
@@ -144,10 +144,10 @@ func TestCopy70Ranges(t *testing.T) {
 		s.Exec(t, "DELETE FROM db.t WHERE id%7=0")
 		var low atomic.Int64
 		l := startLoad(t, s, 2, func(ctx context.Context, conn *sql.Conn, r *rand.Rand, _ int) error {
-			if err := exec(ctx, conn, "DELETE FROM t WHERE id=%d", low.Add(1)); err != nil {
+			if err := execute(ctx, conn, "DELETE FROM t WHERE id=%d", low.Add(1)); err != nil {
 				return err
 			}
-			return exec(ctx, conn, "INSERT INTO t VALUES(%d,1) ON DUPLICATE KEY UPDATE v=v+1", 7*(1+r.IntN(rows/7)))
+			return execute(ctx, conn, "INSERT INTO t VALUES(%d,1) ON DUPLICATE KEY UPDATE v=v+1", 7*(1+r.IntN(rows/7)))
 		})
 		begin := time.Now()
 		d := servers.StartDaemon(t, "--source", s.DSN("root"), "--table", "db.t")
@@ -173,7 +173,7 @@ func TestCopy73LinkedTables(t *testing.T) {
 		var turn atomic.Int64
 		l := startLoad(t, s, 1, func(ctx context.Context, conn *sql.Conn, r *rand.Rand, _ int) error {
 			v := turn.Add(1)
-			return exec(ctx, conn, "BEGIN; UPDATE t SET v=%d WHERE id IN (1,20000); UPDATE u SET v=%d WHERE id IN (1,20000); COMMIT", v, v)
+			return execute(ctx, conn, "BEGIN; UPDATE t SET v=%d WHERE id IN (1,20000); UPDATE u SET v=%d WHERE id IN (1,20000); COMMIT", v, v)
 		})
 		for range starts {
 			d := servers.StartDaemon(t, "--source", s.DSN("root"), "--table", "db.t", "--table", "db.u")
@@ -211,7 +211,7 @@ func TestCopy76PurgedLogs(t *testing.T) {
 		s.Exec(t, "CREATE DATABASE db; CREATE TABLE db.t(id INT PRIMARY KEY, v INT NOT NULL)")
 		fill(t, s, rows)
 		l := startLoad(t, s, 1, func(ctx context.Context, conn *sql.Conn, r *rand.Rand, i int) error {
-			return exec(ctx, conn, "UPDATE t SET v=v+1 WHERE id=%d", 1+r.IntN(rows))
+			return execute(ctx, conn, "UPDATE t SET v=v+1 WHERE id=%d", 1+r.IntN(rows))
 		})
 		d := servers.StartDaemon(t, "--source", s.DSN("root"), "--table", "db.t")
 		for deadline := time.Now().Add(15 * time.Second); d.Ready() != nil && time.Now().Before(deadline); {
@@ -288,7 +288,7 @@ func TestCopy77WritersGoOn(t *testing.T) {
 		next.Store(rows)
 		l := startLoad(t, s, 1, func(ctx context.Context, conn *sql.Conn, r *rand.Rand, _ int) error {
 			began := time.Now()
-			err := exec(ctx, conn, "INSERT INTO t VALUES(%d,1)", next.Add(1))
+			err := execute(ctx, conn, "INSERT INTO t VALUES(%d,1)", next.Add(1))
 			slowest.Store(max(slowest.Load(), int64(time.Since(began)))) // one writer only
 			return err
 		})

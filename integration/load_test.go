@@ -88,7 +88,7 @@ func (l *load) end(t *testing.T) {
 	l.group = nil
 }
 
-func exec(ctx context.Context, conn *sql.Conn, format string, args ...any) error {
+func execute(ctx context.Context, conn *sql.Conn, format string, args ...any) error {
 	query := fmt.Sprintf(format, args...)
 	if _, err := conn.ExecContext(ctx, query); err != nil {
 		return fmt.Errorf("%s: %w", query, err)

@@ -144,7 +144,7 @@ type memcached struct {
 
 func (m *memcached) register(fs *pflag.FlagSet, file *string) {
 	fs.StringVarP(&m.port, "port", "p", "", "TCP port; 0: a free one, or none with -s")
-	fs.StringVarP(&m.listen, "address", "l", "", "addresses to listen on, separated by commas")
+	fs.StringVarP(&m.listen, "listen", "l", "", "addresses to listen on, separated by commas")
 	fs.StringVarP(&m.socket, "unix-socket", "s", "", "unix socket to listen on, instead of TCP")
 	fs.StringVarP(&m.mask, "unix-mask", "a", "", "access mask of the unix socket, octal")
 	fs.StringVarP(&m.memory, "memory-limit", "m", "", "memory limit in MiB")

@@ -18,7 +18,7 @@ import (
 )
 
 // readyLimit bounds the wait for a daemon to have copied its tables.
-const readyLimit = 30 * time.Second
+const readyLimit = 60 * time.Second
 
 // A Daemon is a rowcached process. Its arguments may be changed between two starts.
 type Daemon struct {
@@ -108,7 +108,7 @@ func (d *Daemon) Launch() error {
 }
 
 // RunDaemon runs the rowcached binary with the arguments to its end and returns its exit code and output.
-// A run that does not end within 30 seconds fails the test.
+// A run that does not end within a minute fails the test.
 func RunDaemon(t testing.TB, args ...string) (exit int, output string) {
 	t.Helper()
 	path, err := binary()
@@ -366,6 +366,16 @@ func (d *Daemon) remove() {
 	if d.t.Failed() {
 		d.t.Logf("the daemon's log:\n%s", tail(log, 60))
 	}
+}
+
+// Binary gives the path of the rowcached binary that StartDaemon runs.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // binary returns the path of the rowcached binary: ROWCACHED_BIN, else one that is built once per process.
