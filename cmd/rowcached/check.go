@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -102,17 +104,31 @@ func inspect(ctx context.Context, source *binlog.Source, specs []mapping.Spec, o
 // connectionFault tells why the server could not be asked.
 func connectionFault(err error) binlog.Fault {
 	f := binlog.Fault{What: "the source cannot be reached: " + oneLine(err), Fix: "start the server, or correct host and port in source.dsn"}
-	var me *mysql.MySQLError
-	if errors.As(err, &me) {
+	var refusal *mysql.MySQLError
+	var name x509.HostnameError
+	var authority x509.UnknownAuthorityError
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &refusal):
 		f.What = "the source refuses: " + oneLine(err)
-		switch me.Number {
+		switch refusal.Number {
 		case 1045, 1698:
-			f.Fix = "correct the user and password in source.dsn (or source.password_file), or create the account: CREATE USER rowcached IDENTIFIED BY '...';"
+			f.Fix = "correct the user and password in source.dsn (or source.password_file); or create the account: CREATE USER rowcached IDENTIFIED BY '...';" +
+				" or, if the account requires TLS, set source.tls.mode: required"
 		case 3159:
 			f.Fix = "set source.tls.mode: required (or verify-identity with source.tls.ca)"
 		default:
 			f.Fix = "mend what the server says"
 		}
+	case errors.As(err, &name):
+		f.What = "the source's certificate is for another name: " + oneLine(err)
+		f.Fix = "write the host in source.dsn as the certificate has it, or set source.tls.mode: verify-ca"
+	case errors.As(err, &authority), errors.As(err, &certificate):
+		f.What = "the source's certificate cannot be verified: " + oneLine(err)
+		f.Fix = "set source.tls.ca to the file of the authority that signed it, or source.tls.mode: required to encrypt without verifying"
+	case errors.Is(err, mysql.ErrNoTLS):
+		f.What = "the source offers no TLS"
+		f.Fix = "set ssl_cert and ssl_key in the server's option file, or source.tls.mode: preferred"
 	}
 	return f
 }

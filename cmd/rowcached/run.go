@@ -181,8 +181,8 @@ func newSource(c *config.Config, log *slog.Logger) (*binlog.Source, error) {
 	return binlog.NewSource(binlog.Config{Driver: d, TLS: secure, ServerID: c.Source.ServerID, Logger: log}), nil
 }
 
-// sourceTLS makes the TLS configuration of source.tls. "preferred" leaves it to the driver, which takes TLS when the
-// server offers it.
+// sourceTLS makes the TLS configuration of source.tls. "preferred" takes TLS when the server offers
+// it, unless the DSN says otherwise (tls=...).
 func sourceTLS(c *config.Config, d *mysql.Config) (*tls.Config, error) {
 	t := c.Source.TLS
 	if t.Mode == "disabled" || d.Net == "unix" {
@@ -190,7 +190,7 @@ func sourceTLS(c *config.Config, d *mysql.Config) (*tls.Config, error) {
 	}
 	if t.Mode == "preferred" && t.CA == "" && t.Cert == "" {
 		if d.TLSConfig == "" {
-			d.TLSConfig = "preferred"
+			d.TLS, d.AllowFallbackToPlaintext = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, true
 		}
 		return nil, nil
 	}
