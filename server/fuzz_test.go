@@ -200,14 +200,42 @@ func (d *driver) disturb() {
 	}
 }
 
-// finish closes the connection and checks that nothing is left behind.
+// finish closes the connection and checks that nothing is left behind: no draft
+// holds a slot, no pin holds an item.
 func (d *driver) finish() {
 	d.srv.closed(d.c)
 	d.w.out.drop()
 	d.w.leave()
-	d.w.sess.Close()
-	if p := d.store.Stats().Pinned; p != 0 {
-		d.t.Errorf("%d items are pinned after the end", p)
+	sess := d.w.sess
+	sess.Release()
+	var keys [][]byte
+	d.store.Walk(func(it memory.Item) bool {
+		keys = append(keys, bytes.Clone(it.Key()))
+		return true
+	})
+	for _, k := range keys {
+		sess.Delete(k, 0)
+	}
+	// Slots are given back in batches of retirements.
+	for range 200 {
+		draft, err := sess.Reserve([]byte("last"), 0, 0, 1)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		sess.Store(draft, memory.Set, 0)
+		sess.Delete([]byte("last"), 0)
+	}
+	sess.Close()
+	st := d.store.Stats()
+	if st.Pinned != 0 {
+		d.t.Errorf("%d items are pinned after the end", st.Pinned)
+	}
+	used := int64(0)
+	for _, c := range st.Classes {
+		used += c.Used
+	}
+	if leaked := used - st.Items - st.Retired; leaked > 0 {
+		d.t.Errorf("%d slots are taken by nothing: %d used, %d items, %d retired", leaked, used, st.Items, st.Retired)
 	}
 	if err := d.store.Check(); err != nil {
 		d.t.Errorf("memory: %v", err)
@@ -323,9 +351,11 @@ func connectionSeeds(t testing.TB) (list [][]byte) {
 	}
 	// Items that are sent from where they are: by get and gets, by mg, by binary get.
 	large := "set l 7 0 3000\r\n" + strings.Repeat("0123456789", 300) + "\r\n"
-	for _, s := range []string{"get l k l\r\n", "gets l l\r\nget l\r\n", "mg l v k\r\nmg l s v f c\r\nmn\r\n", "gat 100 l l\r\n", "append l 0 0 3\r\nabc\r\nget l\r\ndelete l\r\nget l\r\n"} {
+	for _, s := range []string{"get l k l\r\n", "gets l l\r\nget l\r\n", "mg l v k\r\nmg l s v f c\r\nmn\r\n", "gat 100 l l\r\n", "get" + strings.Repeat(" l", 300) + "\r\nmn\r\n", "append l 0 0 3\r\nabc\r\nget l\r\ndelete l\r\nget l\r\n"} {
 		list = append(list, []byte(large+s))
 	}
+	small := "set s 7 0 200\r\n" + strings.Repeat("0123456789", 20) + "\r\n" // more of them than the buffer holds
+	list = append(list, []byte(small+"get"+strings.Repeat(" s", 900)+"\r\nmn\r\n"), []byte(small+"gets"+strings.Repeat(" s", 900)+"\r\nmn\r\n"))
 	bin := "\x80\x01\x00\x01\x08\x00\x00\x00\x00\x00\x07\xd9" + strings.Repeat("\x00", 12) + "\xde\xad\xbe\xef\x00\x00\x00\x00l" + strings.Repeat("v", 2000)
 	list = append(list, []byte(bin+"\x80\x0c\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01"+strings.Repeat("\x00", 12)+"l"))
 	return list
