@@ -42,7 +42,6 @@ type connInfo struct {
 	fd       int
 	remote   string
 	local    string
-	unix     bool
 	lastSeen atomic.Int64 // unix seconds of the last bytes
 	state    atomic.Uint32
 }

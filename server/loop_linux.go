@@ -67,7 +67,6 @@ type socket struct {
 	out     *output // what could not be sent; nothing is read until it is
 	pausing bool    // epoll reports writability instead of input
 	queued  bool    // in again
-	eof     bool
 }
 
 func newLoops(s *Server, ls []*listener) (engine, string, error) {
@@ -399,7 +398,7 @@ func (l *loop) handle(s *socket, events uint32) {
 func (l *loop) read(s *socket) {
 	var n int
 	var e syscall.Errno
-	data := l.in
+	var data []byte
 	rest := s.store.rest()
 	direct := len(rest) >= directBody && len(s.held) == 0
 	switch {

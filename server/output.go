@@ -120,9 +120,6 @@ func (o *output) wire(it memory.Item) {
 	o.ref(it, b)
 }
 
-// data lays out a value and its line end.
-func (o *output) data(it memory.Item) { o.tail(it, 2) }
-
 // tail lays out what follows an item's first line, without the first skip bytes.
 func (o *output) tail(it memory.Item, skip int) {
 	b := it.Tail()[skip:]

@@ -211,11 +211,7 @@ func BenchmarkPublish(b *testing.B) {
 
 // BenchmarkNaive is what one would write first: a map and a lock.
 func BenchmarkNaive(b *testing.B) {
-	type item struct {
-		value []byte
-		flags uint32
-		cas   uint64
-	}
+	type item struct{ value []byte }
 	var mu sync.RWMutex
 	items := map[string]*item{}
 	key := newBenchKey()
