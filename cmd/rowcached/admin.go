@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -22,8 +23,9 @@ type admin struct {
 	meters  *meters
 	store   *memory.Store
 	server  *server.Server
-	source  *binlog.Source // nil: a plain memcached
-	engine  *syncEngine    // nil with source
+	source  *binlog.Source          // nil: a plain memcached
+	engine  *syncEngine             // nil with source
+	waiting *atomic.Pointer[string] // what preflight waits for; nil inside: nothing
 	started time.Time
 }
 
@@ -96,6 +98,9 @@ func (a *admin) unready() string {
 	if a.engine == nil {
 		return ""
 	}
+	if what := a.waiting.Load(); what != nil {
+		return *what
+	}
 	st := a.engine.Status()
 	src := a.source.Status()
 	var why string
@@ -136,6 +141,9 @@ func (a *admin) report() report {
 		r.Source = &sourceInfo{Connected: src.Connected, Version: src.Version, Reconnects: src.Reconnects, HeartbeatAt: src.HeartbeatAt}
 		if src.LastError != nil {
 			r.Source.LastError = src.LastError.Error()
+		}
+		if what := a.waiting.Load(); what != nil {
+			r.Source.LastError = *what
 		}
 	}
 	return r

@@ -14,8 +14,7 @@ import (
 // showProgress tells how far the copies are until every table is ready: a bar on a terminal, a log line every few
 // seconds elsewhere. Later copies show only in the log and the metrics.
 func showProgress(ctx context.Context, engine *syncEngine, w io.Writer, log *slog.Logger) error {
-	f, ok := w.(*os.File)
-	terminal := ok && term.IsTerminal(int(f.Fd()))
+	terminal := isTerminal(w)
 	interval := 5 * time.Second
 	var bar *progressbar.ProgressBar
 	if terminal {
@@ -37,12 +36,19 @@ func showProgress(ctx context.Context, engine *syncEngine, w io.Writer, log *slo
 			return nil
 		}
 		var done, all int64
+		copying := 0
 		for _, t := range st.Tables {
 			done += t.CopyProgress
 			all += max(t.RowsEstimated, t.CopyProgress, 1)
+			if t.State == stateCopying {
+				copying++
+			}
+		}
+		if copying == 0 { // waiting for the source, or for the tail: the log and /-/ready say so
+			continue
 		}
 		if !terminal {
-			log.Info("copying", "rows", done, "of_about", all, "tables", len(st.Tables))
+			log.Info("copying", "rows", done, "of_about", all, "tables", copying)
 			continue
 		}
 		if bar == nil {
@@ -54,4 +60,9 @@ func showProgress(ctx context.Context, engine *syncEngine, w io.Writer, log *slo
 			return err
 		}
 	}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }

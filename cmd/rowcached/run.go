@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -32,6 +33,8 @@ type (
 	syncStatus  = rowsync.Status
 	tableStatus = rowsync.TableStatus
 )
+
+const stateCopying = rowsync.StateCopying
 
 // tableStates are the states that a table can be in, as words.
 func tableStates() []string {
@@ -93,6 +96,7 @@ func daemon(ctx context.Context, c *config.Config, m *memcached, stderr io.Write
 	meters := newMeters(version)
 	var source *binlog.Source
 	var engine *syncEngine
+	var waiting atomic.Pointer[string]
 	if c.Source.DSN != "" {
 		if source, err = newSource(c, log); err != nil {
 			return err
@@ -140,12 +144,12 @@ func daemon(ctx context.Context, c *config.Config, m *memcached, stderr io.Write
 		}
 		log.Info("listening", "protocol", "http", "addr", l.Addr().String())
 		meters.collect(store, srv, source, engine)
-		h := &admin{config: c, meters: meters, store: store, server: srv, source: source, engine: engine, started: time.Now()}
+		h := &admin{config: c, meters: meters, store: store, server: srv, source: source, engine: engine, waiting: &waiting, started: time.Now()}
 		g.Go(ending(func() error { return serveHTTP(ctx, l, h.handler()) }))
 	}
 	if engine != nil {
 		g.Go(ending(func() error {
-			if err := preflight(ctx, source, c.Tables, log); err != nil || ctx.Err() != nil {
+			if err := preflight(ctx, source, c.Tables, &waiting, log); err != nil || ctx.Err() != nil {
 				return err
 			}
 			return engine.Run(ctx)
@@ -162,7 +166,21 @@ func logger(w io.Writer, verbose int) *slog.Logger {
 	if verbose > 1 {
 		level = slog.LevelDebug
 	}
+	if isTerminal(w) {
+		w = lineWriter{w}
+	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// lineWriter writes a line over the progress bar that may stand on the terminal's last line; the bar comes back with
+// its next step.
+type lineWriter struct{ terminal io.Writer }
+
+func (l lineWriter) Write(line []byte) (int, error) {
+	if _, err := l.terminal.Write(append([]byte("\r\x1b[K"), line...)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 // newSource makes the source of the configuration's DSN, password and TLS mode.
