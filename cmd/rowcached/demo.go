@@ -109,7 +109,7 @@ func startDemoDatabase(ctx context.Context, dir string) (*demoDatabase, error) {
 	d.cmd = exec.Command(server, append(args, "--socket="+d.socket, "--skip-networking", "--pid-file="+filepath.Join(dir, "pid"),
 		"--server-id=1", "--log-bin=binlog", "--binlog-format=ROW", "--event-scheduler=ON", "--innodb-flush-log-at-trx-commit=2")...)
 	d.cmd.Stdout, d.cmd.Stderr = f, f
-	d.cmd.SysProcAttr = childAttributes()
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is ours alone: we end the database
 	if err := d.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the private database: %w", err)
 	}
