@@ -11,7 +11,6 @@ type rowsEvent struct {
 	entry   *tableEntry
 	decoder *ImageDecoder
 	op      Op
-	partial bool   // PARTIAL_UPDATE_ROWS
 	first   []byte // columns present in the only image, or in the before image
 	second  []byte // columns present in an update's after image
 	data    []byte // the rows not yet read
@@ -63,6 +62,7 @@ func (s *Source) onRows(e *rawEvent) (*Event, error) {
 	}
 	t := s.tables.get(id)
 	if t == nil {
+		s.ensure(e)
 		return s.invalidateAll(ReasonShape), nil // rows of a table that was never named
 	}
 	t.resolve(&s.watches, s.server.mariadb)
@@ -72,6 +72,7 @@ func (s *Source) onRows(e *rawEvent) (*Event, error) {
 	if t.watch == nil || t.watch.table == nil {
 		return nil, nil
 	}
+	s.ensure(e)
 	if e.typ == evPartialUpdate {
 		return s.invalidateEntry(t, ReasonPartialJSON), nil
 	}

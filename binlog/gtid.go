@@ -387,10 +387,6 @@ func (p *gtidPosition) contains(o *gtidPosition) bool {
 	return true
 }
 
-func (p *gtidPosition) clone() *gtidPosition {
-	return &gtidPosition{domains: slices.Clone(p.domains), disorder: p.disorder}
-}
-
 // String gives "domain-server-sequence,...".
 func (p *gtidPosition) String() string {
 	var b []byte

@@ -22,14 +22,12 @@ const (
 // payloadReader gives the events inside a TRANSACTION_PAYLOAD. It decompresses as it goes: a transaction that grows a
 // thousandfold takes no more memory than its largest event.
 type payloadReader struct {
-	on      bool
-	raw     bytes.Reader
-	packet  []byte // the compressed bytes: the connection's buffer, or a copy
-	zstd    *zstd.Decoder
-	plain   *bufio.Reader
-	header  [headerSize]byte
-	event   []byte
-	unknown bool
+	on     bool
+	raw    bytes.Reader
+	zstd   *zstd.Decoder
+	plain  *bufio.Reader
+	header [headerSize]byte
+	event  []byte
 }
 
 func (p *payloadReader) active() bool { return p.on }
@@ -155,6 +153,10 @@ func inflateMariaDB(dst, b []byte) ([]byte, error) {
 		if _, err := io.ReadFull(z, dst[at:]); err != nil {
 			return dst[:start], fmt.Errorf("zlib: %w", err)
 		}
+	}
+	var more [1]byte
+	if _, err := io.ReadFull(z, more[:]); err != io.EOF { // the end, where the checksum is
+		return dst[:start], fmt.Errorf("zlib: more than %d bytes, or a wrong end", size)
 	}
 	return dst, z.Close()
 }

@@ -48,6 +48,10 @@ func (s *Source) Next(ctx context.Context) (*Event, error) {
 		if err == nil {
 			var ev *Event
 			if ev, err = s.handle(ctx, &e); ev != nil && err == nil {
+				if s.queued < len(s.queue) {
+					s.push(*ev) // behind the EventBegin that it needed
+					continue
+				}
 				return ev, nil
 			}
 		}
@@ -239,6 +243,9 @@ func (s *Source) handle(ctx context.Context, e *rawEvent) (*Event, error) {
 		}
 		return s.begin(g, e), nil
 	case evPayload:
+		if s.payload.active() {
+			return nil, e.corrupt("inside another")
+		}
 		return nil, s.payload.open(e)
 	case evXAPrepare:
 		return s.onXAPrepare(e)

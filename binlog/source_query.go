@@ -19,8 +19,8 @@ func (s *Source) onQuery(e *rawEvent) (*Event, error) {
 		if !s.tx.open || s.tx.capture {
 			return nil, nil
 		}
-		s.push(Event{Kind: EventSavepoint, Name: st.name, CommitTime: s.tx.time, CommitPrecision: s.tx.precision})
-		return nil, nil
+		s.ev = Event{Kind: EventSavepoint, Name: st.name, CommitTime: s.tx.time, CommitPrecision: s.tx.precision}
+		return &s.ev, nil
 	case stmtRollbackTo:
 		return s.rollbackTo(st.name), nil
 	case stmtXAStart:
