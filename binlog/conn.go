@@ -112,29 +112,34 @@ func (s *Source) dial(ctx context.Context) (*dumpConn, error) {
 
 func (s *Source) dialOnce(ctx context.Context, tlsConfig *tls.Config) (*client.Conn, error) {
 	d := s.cfg.Driver
-	var raw net.Conn
+	var stop func() bool
 	dialer := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var conn net.Conn
 		var err error
 		if d.DialFunc != nil {
-			raw, err = d.DialFunc(ctx, network, addr)
+			conn, err = d.DialFunc(ctx, network, addr)
 		} else {
-			raw, err = (&net.Dialer{}).DialContext(ctx, network, addr)
+			conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if deadline, ok := ctx.Deadline(); ok {
-			err = raw.SetDeadline(deadline)
+			if err := conn.SetDeadline(deadline); err != nil {
+				return nil, errors.Join(err, conn.Close())
+			}
 		}
-		return raw, err
+		// The library's handshake knows no context: its end fails the reads and writes under it.
+		stop = context.AfterFunc(ctx, func() {
+			_ = conn.SetDeadline(time.Now().Add(-longAgo)) // closed already: then nothing waits
+		})
+		return conn, nil
 	}
-	// The library's handshake knows no context: its end closes the connection under it.
-	stop := context.AfterFunc(ctx, func() {
-		if raw != nil {
-			_ = raw.SetDeadline(time.Now().Add(-longAgo)) // closed already: then nothing waits
+	defer func() {
+		if stop != nil {
+			stop()
 		}
-	})
-	defer stop()
+	}()
 	c, err := client.ConnectWithDialer(ctx, d.Net, d.Addr, d.User, d.Passwd, "", dialer, func(c *client.Conn) error {
 		c.SetAttributes(map[string]string{"program_name": "rowcached"})
 		if tlsConfig != nil {
