@@ -168,12 +168,12 @@ func (s *Source) sendDump(ctx context.Context, c *dumpConn, id uint32, byGTID bo
 // dumpOffset gives the offset to start a dump by file at. The command has 32 bits for it: beyond them the dump starts at
 // the last transaction that they can name and what was given out already is skipped.
 func (s *Source) dumpOffset() uint32 {
-	if s.resume.pos < 1<<32 {
+	if s.resume.pos < s.far {
 		return max(4, uint32(s.resume.pos))
 	}
 	s.skipTo = s.resume
 	start := s.resume.anchor
-	if start < 4 || start >= 1<<32 {
+	if start < 4 || start >= s.far {
 		start = 4
 	}
 	s.at.pos = start

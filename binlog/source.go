@@ -32,7 +32,7 @@ type Config struct {
 // Source is one MySQL or MariaDB server as an ordered sequence of committed transactions.
 //
 // Open, Watch, WatchName, their opposites, Next, Buffered, Position, Reached and Close are for one goroutine.
-// DB, Info, Check, Visible, Written and Status may be called from any.
+// DB, Check, Visible, Written and Status may be called from any.
 type Source struct {
 	cfg  Config
 	log  *slog.Logger
@@ -52,6 +52,8 @@ type Source struct {
 	firstFormat bool      // the next FORMAT_DESCRIPTION belongs to the start of the dump, not to a restart of the server
 	done        *gtids    // every transaction up to resume; nil: GTIDs are off
 	cover       coverCache
+	far         uint64 // offsets from here on do not fit the dump command: 4 GiB
+	unread      unreadable
 	idleEnd     Position // where the log ended at the last heartbeat; zero: events came since the dump began
 
 	tx      transaction
@@ -83,7 +85,7 @@ type cursor struct {
 	file    string
 	pos     uint64
 	created uint32
-	anchor  uint64 // the last transaction's end in file that 32 bits can hold
+	anchor  uint64 // the last transaction's end in file that the dump command can name
 }
 
 // NewSource makes a source. It does nothing yet.
@@ -94,7 +96,7 @@ func NewSource(cfg Config) *Source {
 	if cfg.ReadTimeout <= cfg.Heartbeat {
 		cfg.ReadTimeout = 3 * cfg.Heartbeat
 	}
-	s := &Source{cfg: cfg, log: cfg.Logger, uuid: randomUUID()}
+	s := &Source{cfg: cfg, log: cfg.Logger, uuid: randomUUID(), far: 1 << 32}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -229,5 +231,6 @@ func (s *Source) resetStream() {
 	s.xa.init()
 	s.tables.init()
 	s.retry = backoff{}
+	s.unread = unreadable{}
 	s.lostErr = nil
 }

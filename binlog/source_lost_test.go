@@ -352,6 +352,66 @@ func TestSourceSameID(t *testing.T) {
 	}
 }
 
+// TestSourceFarOffset: a log whose offsets are beyond what the dump command can name is taken up again at the last one that
+// it can, and nothing is given out twice. The limit is lowered for this, since files of more than 4 GiB take their time.
+func TestSourceFarOffset(t *testing.T) {
+	srv := servers.Start(t, servers.MySQL97, "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")
+	srv.Exec(t, smallTable)
+	f := newFollower(t, srv)
+	f.src.far = 2000
+	f.watch("t")
+	f.open()
+	for i := range 20 {
+		got := f.run(fmt.Sprintf("USE db; INSERT INTO t VALUES(%d,1); CREATE TABLE x%d(id INT); SET SESSION binlog_transaction_compression=ON; INSERT INTO t VALUES(%d,2)", i, i, i+100))
+		f.diff("a round", got, fmt.Sprintf("begin\ninsert t (%d,1)\ncommit\nbegin\ninsert t (%d,2)\ncommit", i, i+100))
+		if i%3 == 0 {
+			f.killDump()
+		}
+	}
+	if p := f.src.Position(); p.Pos < 3*f.src.far {
+		t.Errorf("the log reached %s only", p)
+	}
+	if a := f.src.resume.anchor; a >= f.src.far {
+		t.Errorf("the anchor is %d", a)
+	}
+	checkPosition(t, f)
+}
+
+// TestSourceDisorder: a MariaDB domain whose sequence goes backwards is taken up again by file.
+func TestSourceDisorder(t *testing.T) {
+	srv := servers.Start(t, servers.MariaDB1011, "--server-id=77")
+	srv.Exec(t, smallTable+"INSERT INTO t VALUES(1,1),(2,1)")
+	f := newFollower(t, srv)
+	f.watch("t")
+	f.open()
+	f.run("USE db; UPDATE t SET v=10; UPDATE t SET v=11; UPDATE t SET v=12; UPDATE t SET v=13; UPDATE t SET v=14 WHERE id=1")
+	f.diff("backwards", f.run("USE db; SET GLOBAL gtid_strict_mode=0; SET SESSION gtid_seq_no=5; INSERT INTO t VALUES(3,1)"), "begin\ninsert t (3,1)\ncommit")
+	f.killDump()
+	f.diff("after it", f.run("USE db; INSERT INTO t VALUES(4,1)"), "begin\ninsert t (4,1)\ncommit")
+	// another server cannot be joined
+	srv.Restart("--server-id=78")
+	f.lost()
+}
+
+// TestSourceOtherServer: by GTID the log of a server with another identity is followed on, and a position noted before counts.
+func TestSourceOtherServer(t *testing.T) {
+	srv := servers.Start(t, servers.MariaDB118, "--server-id=77")
+	srv.Exec(t, smallTable)
+	f := newFollower(t, srv)
+	f.watch("t")
+	f.open()
+	f.run("USE db; INSERT INTO t VALUES(1,1)")
+	srv.Exec(t, "USE db; INSERT INTO t VALUES(2,1)")
+	noted, err := f.src.Written(t.Context(), f.src.DB())
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Restart("--server-id=78")
+	f.until("the noted position", func() bool { return f.src.Reached(noted) })
+	f.diff("after the change", f.run("USE db; INSERT INTO t VALUES(3,1)"), "begin\ninsert t (2,1)\ncommit\nbegin\ninsert t (3,1)\ncommit")
+	checkPosition(t, f)
+}
+
 // TestSourceIncident: what the server lost is told.
 func TestSourceIncident(t *testing.T) {
 	eachServer(t, func(t *testing.T, srv *servers.Server) {

@@ -99,6 +99,9 @@ var errNotOpen = errors.New("the source is not open")
 // returned when there is no way to go on.
 func (s *Source) lost(err error) error {
 	err = s.judge(err)
+	if errors.Is(err, errProtocol) {
+		err = s.unread.again(s.resume, err)
+	}
 	s.disconnect()
 	if s.tx.open && !s.tx.skip {
 		s.push(Event{Kind: EventAbort})
@@ -116,6 +119,27 @@ func (s *Source) lost(err error) error {
 	s.setState(StateConnecting, err)
 	s.retry.failed(err)
 	return nil
+}
+
+// unreadable counts how often the log could not be read on from one place.
+type unreadable struct {
+	at    cursor
+	times int
+}
+
+// unreadableMost is how often reading on from one place is tried: a broken connection does not break twice alike, an event
+// that cannot be read stays so.
+const unreadableMost = 3
+
+// again makes the position lost when reading on from it failed too often.
+func (u *unreadable) again(at cursor, err error) error {
+	if u.at != at {
+		*u = unreadable{at: at}
+	}
+	if u.times++; u.times < unreadableMost {
+		return err
+	}
+	return fmt.Errorf("%w: the log cannot be read on from %s; every table will be copied again: %w", ErrPositionLost, at, err)
 }
 
 func (s *Source) push(ev Event) { s.queue = append(s.queue, ev) }
@@ -281,7 +305,7 @@ func (s *Source) settleAt(at cursor) {
 	if s.resume.file != at.file {
 		anchor = 4
 	}
-	if at.pos < 1<<32 {
+	if at.pos < s.far {
 		anchor = at.pos
 	}
 	s.resume = at

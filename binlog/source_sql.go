@@ -265,8 +265,11 @@ func (s *Source) written(ctx context.Context, q Querier) (Position, error) {
 		return Position{}, fmt.Errorf("read the position: %w", err)
 	}
 	if mariadb {
-		p.Server, err = mariaServer(ctx, q)
-		return p, err
+		if p.Server, err = mariaServer(ctx, q); err != nil {
+			return Position{}, err
+		}
+		// Asked for later than the file's end, so no less: an upper bound too.
+		return p, queryRow(ctx, q, "SELECT @@global.gtid_binlog_pos", &p.GTIDs)
 	}
 	var mode string
 	if err := queryRow(ctx, q, "SELECT @@global.server_uuid, @@global.gtid_mode", &p.Server, &mode); err != nil {
