@@ -226,8 +226,7 @@ func ownersOf(tables []*table) (*owners, error) {
 // ends for good.
 func (e *Engine) follow(ctx context.Context) error {
 	e.dropAll()
-	from, err := e.attach(ctx)
-	if err != nil {
+	if err := e.attach(ctx); err != nil {
 		return err
 	}
 	defer func() {
@@ -235,14 +234,13 @@ func (e *Engine) follow(ctx context.Context) error {
 		e.opened = false
 		e.mu.Unlock()
 	}()
-	e.log.Info("following the source", "position", from.String())
 	ctx, cancel := context.WithCancel(ctx)
 	var guard sync.WaitGroup
 	guard.Go(func() { e.watchdog(ctx) })
 	defer guard.Wait()
 	defer cancel()
 	e.mu.Lock()
-	e.opened, e.lost = true, nil
+	e.opened, e.lost, e.lastWord = true, nil, time.Now()
 	for _, t := range e.tables {
 		e.beginLocked(t)
 	}
@@ -251,7 +249,7 @@ func (e *Engine) follow(ctx context.Context) error {
 }
 
 // attach opens the tail; while the source cannot be reached it waits.
-func (e *Engine) attach(ctx context.Context) (binlog.Position, error) {
+func (e *Engine) attach(ctx context.Context) error {
 	src := e.cfg.Source
 	for pause := retryFirst; ; pause = min(2*pause, 15*time.Second) {
 		from, err := src.Visible(ctx, src.DB())
@@ -259,12 +257,12 @@ func (e *Engine) attach(ctx context.Context) (binlog.Position, error) {
 			err = src.Open(ctx, from)
 		}
 		if err == nil || ctx.Err() != nil {
-			return from, err
+			return err
 		}
 		e.noteError(err)
 		e.log.Error("the source's log cannot be opened; trying again", "err", err, "in", pause)
 		if !sleep(ctx, pause) {
-			return from, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }
