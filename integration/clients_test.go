@@ -19,7 +19,11 @@ import (
 // A client library that knows nothing of rowcached reads a row, is refused a write to it, and uses the keys of no table as
 // those of any memcached.
 func TestClientGomemcache(t *testing.T) {
-	s := servers.Start(t, servers.MariaDB1011)
+	forEachKind(t, clientGomemcache)
+}
+
+func clientGomemcache(t *testing.T, kind servers.Kind) {
+	s := servers.Start(t, kind)
 	s.Exec(t, "CREATE DATABASE db; CREATE TABLE db.t(id INT PRIMARY KEY, v INT NOT NULL); INSERT INTO db.t VALUES(1,10)")
 	d := servers.StartDaemon(t, "--source", s.DSN("root"), "--table", "db.t")
 	d.WaitReady()
