@@ -37,8 +37,8 @@ export ROWCACHED_REQUIRE_SERVERS=1 ROWCACHED_BIN="$work/rowcached"
 cat >"$work/tests" <<'END'
 #!/usr/bin/env bash
 code=0
-go list ./... | grep -v '/integration\(/\|$\)' | xargs go test -json -race -timeout 10m || code=1
-go test -json -timeout 12m ./integration/... || code=1
+go list ./... | grep -v '/integration\(/\|$\)' | xargs go test -json -race -timeout 20m || code=1
+go test -json -timeout 30m ./integration/... || code=1
 exit $code
 END
 chmod +x "$work/tests"
