@@ -195,6 +195,7 @@ func TestWriterThatNeverReads(t *testing.T) {
 		other.expect(protocol.MetaNoop)
 		c.Close()
 		eventually(t, "the connection is gone", func() bool { return s.Metrics().Connections == 1 })
+		eventually(t, "no item is pinned", func() bool { return s.store.Stats().Pinned == 0 })
 	})
 }
 
