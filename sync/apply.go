@@ -22,9 +22,13 @@ type applier struct {
 	savepoints []savepoint
 	restarts   []restart // decided inside the transaction, carried out at its commit
 
+	actions  []func()  // for the applier to run between two transactions
 	lost     error     // set by the watchdog
 	wake     func()    // ends the tail's wait; nil when it was ended
 	lastWord time.Time // last event of any kind
+
+	position   binlog.Position // the source's, a moment ago: the source itself belongs to the applier
+	positionAt time.Time
 
 	keyBuf, oldKeyBuf, valBuf []byte
 }
@@ -64,25 +68,56 @@ func (e *Engine) apply(ctx context.Context) error {
 			e.mu.Unlock()
 			return err
 		}
-		if err != nil { // woken up: a table's goal may have been reached before it was set
+		if err != nil { // woken up
 			wait = e.waitLocked(ctx)
-			if !e.inTx {
-				e.advanceLocked()
-			}
+			e.betweenLocked()
 			e.mu.Unlock()
 			continue
 		}
 		err = e.handleLocked(ev)
-		if err == nil && !e.inTx {
-			if e.batch.Len() > 0 && (!src.Buffered() || e.batch.Len() >= groupItems || e.batch.Bytes() >= groupBytes) {
+		if err == nil {
+			if !e.inTx && e.batch.Len() > 0 && (!src.Buffered() || e.batch.Len() >= groupItems || e.batch.Bytes() >= groupBytes) {
 				e.publishLocked()
 			}
-			e.advanceLocked()
+			e.betweenLocked()
 		}
 		e.mu.Unlock()
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// betweenLocked does, between two transactions, what waits for that: what other goroutines want of the source, which
+// belongs to the applier, and tables whose goal is reached.
+func (e *Engine) betweenLocked() {
+	if e.inTx {
+		return
+	}
+	for len(e.actions) > 0 {
+		f := e.actions[0]
+		e.actions = e.actions[1:]
+		f()
+	}
+	e.advanceLocked()
+	if !e.cfg.Source.Buffered() || e.lastWord.Sub(e.positionAt) > 100*time.Millisecond {
+		e.position, e.positionAt = e.cfg.Source.Position(), e.lastWord
+	}
+}
+
+// onApplier has the applier run f between two transactions, with Engine.mu held, and waits for it. It reports false, and
+// then f must not be relied on, when ctx ended first.
+func (e *Engine) onApplier(ctx context.Context, f func()) bool {
+	done := make(chan struct{})
+	e.mu.Lock()
+	e.actions = append(e.actions, func() { defer close(done); f() })
+	e.wakeLocked()
+	e.mu.Unlock()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -22,17 +22,16 @@ func (e *Engine) restartLocked(t *table, reason string) {
 	generation := t.generation
 	e.goLocked(t, func(ctx context.Context) {
 		goal, err := e.cfg.Source.Written(ctx, e.cfg.Source.DB())
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if t.generation != generation || ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			e.failLocked(t, err)
-			return
-		}
-		t.goal = goal
-		e.wakeLocked()
+		e.onApplier(ctx, func() {
+			if t.generation != generation || ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				e.failLocked(t, err)
+				return
+			}
+			t.goal = goal
+		})
 	})
 }
 
@@ -93,8 +92,13 @@ func (e *Engine) beginLocked(t *table) {
 		var c *copier
 		var from binlog.Position
 		if err == nil {
-			c, from, err = e.enter(t, generation, m, def)
-			if c == nil && err == nil {
+			var c1 *copier
+			var from1 binlog.Position
+			var err1 error
+			if !e.onApplier(ctx, func() { c1, from1, err1 = e.enterLocked(t, generation, m, def) }) {
+				return
+			}
+			if c, from, err = c1, from1, err1; c == nil && err == nil {
 				return // an older generation
 			}
 		}
@@ -102,25 +106,22 @@ func (e *Engine) beginLocked(t *table) {
 		if err == nil {
 			p1, err = c.run(ctx, from)
 		}
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if t.generation != generation || ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			e.failLocked(t, err)
-			return
-		}
-		t.goal = p1
-		t.enterLocked(StateCatching, nil)
-		e.wakeLocked()
+		e.onApplier(ctx, func() {
+			if t.generation != generation || ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				e.failLocked(t, err)
+				return
+			}
+			t.goal = p1
+			t.enterLocked(StateCatching, nil)
+		})
 	})
 }
 
-// enter makes the hidden space and has the tail follow the table with its present definition.
-func (e *Engine) enter(t *table, generation int, m *mapping.Mapping, def *binlog.Table) (*copier, binlog.Position, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// enterLocked makes the hidden space and has the tail follow the table with its present definition.
+func (e *Engine) enterLocked(t *table, generation int, m *mapping.Mapping, def *binlog.Table) (*copier, binlog.Position, error) {
 	if t.generation != generation {
 		return nil, binlog.Position{}, nil
 	}
@@ -164,9 +165,8 @@ func (e *Engine) Resync(name, reason string) error {
 		if t.spec.ContainerName() != name && t.name.String() != name {
 			continue
 		}
-		if e.opened {
-			e.restartLocked(t, reason)
-		}
+		e.actions = append(e.actions, func() { e.restartLocked(t, reason) })
+		e.wakeLocked()
 		return nil
 	}
 	return errors.New("no mapped table is called " + name)

@@ -240,7 +240,8 @@ func (e *Engine) follow(ctx context.Context) error {
 	defer guard.Wait()
 	defer cancel()
 	e.mu.Lock()
-	e.opened, e.lost, e.lastWord = true, nil, time.Now()
+	e.opened, e.lost, e.lastWord, e.actions = true, nil, time.Now(), nil
+	e.position = e.cfg.Source.Position()
 	for _, t := range e.tables {
 		e.beginLocked(t)
 	}

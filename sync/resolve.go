@@ -59,7 +59,7 @@ func (e *Engine) Status() Status {
 		PositionsLost: e.positionsLost.Load(), Lag: time.Duration(e.lag.Load()), Ready: len(e.tables) == len(e.cfg.Specs),
 	}
 	if e.opened {
-		s.Position = e.cfg.Source.Position().String()
+		s.Position = e.position.String()
 	}
 	if !e.cfg.Source.Status().Connected && !e.lastWord.IsZero() {
 		s.Lag = max(s.Lag, time.Since(e.lastWord))

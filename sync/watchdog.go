@@ -23,7 +23,7 @@ func (e *Engine) watchdog(ctx context.Context) {
 	behind := 0
 	for sleep(ctx, watchdogInterval) {
 		e.mu.Lock()
-		ours := e.cfg.Source.Position()
+		ours := e.position
 		e.mu.Unlock()
 		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 		theirs, err := e.cfg.Source.Written(limited, e.cfg.Source.DB())
