@@ -6,7 +6,7 @@
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: build demo test servers clean
+.PHONY: build demo test race servers clean
 
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/rowcached ./cmd/rowcached
@@ -18,6 +18,10 @@ demo:
 
 test: servers
 	@scripts/test.sh
+
+# make test with the daemon itself under the race detector
+race: servers
+	@ROWCACHED_RACE=1 scripts/test.sh
 
 servers:
 	scripts/servers.sh
