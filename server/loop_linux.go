@@ -62,12 +62,18 @@ type listenSocket struct {
 // socket is a connection of the epoll engine.
 type socket struct {
 	conn
-	fd      int
-	held    []byte  // input not used up
-	out     *output // what could not be sent; nothing is read until it is
-	pausing bool    // epoll reports writability instead of input
-	queued  bool    // in again
+	fd     int
+	held   []byte  // input not used up
+	out    *output // what could not be sent; nothing is read until it is
+	queued bool    // in again
+	unread bool    // there may be input that epoll will not report again
 }
+
+// connEvents: epoll reports each change once. A read that fills less than its
+// buffer has emptied the socket, so no read is needed that finds nothing, and
+// between two requests a connection costs epoll nothing. The end of the stream
+// must be asked for (RDHUP): it may have come along with the last bytes.
+const connEvents = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 
 func newLoops(s *Server, ls []*listener) (engine, string, error) {
 	e := &loops{srv: s}
@@ -365,7 +371,7 @@ func (l *loop) refuseOne(ls *listenSocket) {
 }
 
 func (l *loop) adopt(s *socket) {
-	if l.draining || l.watch(s.fd, unix.EPOLLIN) != nil {
+	if l.draining || l.watch(s.fd, connEvents) != nil {
 		unix.Close(s.fd)
 		l.all.srv.closed(&s.conn)
 		return
@@ -379,18 +385,30 @@ func (l *loop) adopt(s *socket) {
 
 // handle is called for an event of a connection.
 func (l *loop) handle(s *socket, events uint32) {
+	const input = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
+	if events&input != 0 {
+		s.unread = true
+	}
 	if s.out != nil {
-		if events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) == 0 {
+		if events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) == 0 || !l.resume(s) {
 			return
 		}
-		if !l.resume(s) {
-			return
-		}
-	} else if s.queued {
+	}
+	if !s.unread || s.queued {
 		return
 	}
-	if events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
-		l.read(s)
+	l.read(s)
+	if s.unread || events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		s.unread = true
+		l.later(s)
+	}
+}
+
+// later gives the connection another turn after the others had theirs.
+func (l *loop) later(s *socket) {
+	if !s.queued && s.out == nil && l.sockets[s.fd] == s {
+		s.queued = true
+		l.again = append(l.again, s)
 	}
 }
 
@@ -399,25 +417,32 @@ func (l *loop) read(s *socket) {
 	var n int
 	var e syscall.Errno
 	var data []byte
+	var room int
 	rest := s.store.rest()
 	direct := len(rest) >= directBody && len(s.held) == 0
 	switch {
 	case direct:
+		room = len(rest) + len(l.in)
 		n, e = readTwo(s.fd, rest, l.in)
 	case len(s.held) > readBytes/2:
 		s.held = grow(s.held, readBytes)
+		room = cap(s.held) - len(s.held)
 		n, e = readOne(s.fd, s.held[len(s.held):cap(s.held)])
 	default:
-		copy(l.in, s.held)
+		room = len(l.in) - copy(l.in, s.held)
 		n, e = readOne(s.fd, l.in[len(s.held):])
 	}
 	if e != 0 {
-		if e == unix.EAGAIN || e == unix.EINTR {
-			return
+		switch e {
+		case unix.EAGAIN:
+			s.unread = false
+		case unix.EINTR:
+		default:
+			l.drop(s)
 		}
-		l.drop(s)
 		return
 	}
+	s.unread = n == room
 	if n == 0 {
 		l.drop(s)
 		return
@@ -485,10 +510,7 @@ func (l *loop) feed(s *socket, data []byte) {
 		}
 		if w.srv.cfg.RequestsPerTurn > 0 && len(data) > 0 {
 			l.hold(s, data)
-			if !s.queued {
-				s.queued = true
-				l.again = append(l.again, s)
-			}
+			l.later(s)
 			return
 		}
 	}
@@ -509,17 +531,24 @@ func (l *loop) hold(s *socket, data []byte) {
 	s.held = append(make([]byte, 0, len(data)+512), data...)
 }
 
-// serveAgain gives connections that had more requests than fit in one turn
-// another turn.
+// serveAgain gives connections another turn that had more input than fits in one.
 func (l *loop) serveAgain() {
 	list := l.again
 	l.again = nil
 	for _, s := range list {
 		s.queued = false
-		if s.phase == phaseClosed || s.out != nil {
+		if l.sockets[s.fd] != s || s.out != nil {
 			continue
 		}
-		l.feed(s, s.held)
+		if len(s.held) > 0 {
+			l.feed(s, s.held)
+		}
+		if s.unread && l.sockets[s.fd] == s && s.out == nil && !s.queued {
+			l.read(s)
+			if s.unread {
+				l.later(s)
+			}
+		}
 	}
 }
 
@@ -545,7 +574,6 @@ func (l *loop) send(s *socket) sendResult {
 	s.out = l.w.out
 	l.w.out = newOutput(l.all.srv.cfg.NoCAS)
 	l.w.sess.Release()
-	l.pause(s, true)
 	return sendBlocked
 }
 
@@ -560,7 +588,6 @@ func (l *loop) resume(s *socket) bool {
 		return false
 	}
 	s.out = nil
-	l.pause(s, false)
 	if s.phase == phaseClosed {
 		l.drop(s)
 		return false
@@ -604,21 +631,6 @@ func (l *loop) write(s *socket, o *output) sendResult {
 			continue
 		}
 		return sendDone
-	}
-}
-
-// pause makes epoll report writability instead of input, or the reverse.
-func (l *loop) pause(s *socket, on bool) {
-	if s.pausing == on {
-		return
-	}
-	s.pausing = on
-	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(s.fd)}
-	if on {
-		ev.Events = unix.EPOLLOUT
-	}
-	if err := unix.EpollCtl(l.ep, unix.EPOLL_CTL_MOD, s.fd, &ev); err != nil {
-		panic(fmt.Sprintf("server: epoll_ctl of descriptor %d: %v", s.fd, err))
 	}
 }
 

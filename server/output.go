@@ -70,6 +70,14 @@ func (o *output) room() bool {
 	return cap(o.buf)-len(o.buf) >= headerRoom+copyLimit && cap(o.vec)-len(o.vec) >= 4 && o.size+len(o.buf)-o.run <= outSoft
 }
 
+// roomFor is how many items with a reply each can be laid out.
+func (o *output) roomFor() int {
+	if !o.room() {
+		return 0
+	}
+	return min((cap(o.buf)-len(o.buf)-headerRoom)/(copyLimit+len(protocol.End)), (cap(o.vec)-len(o.vec)-4)/2)
+}
+
 func (o *output) str(s string)   { o.buf = append(o.buf, s...) }
 func (o *output) bytes(b []byte) { o.buf = append(o.buf, b...) }
 

@@ -15,6 +15,9 @@ const longLine = 1 << 20
 // readBytes is how much one read takes in at most, which also is a connection's turn.
 const readBytes = 64 << 10
 
+// groupKeys is how many keys are looked up at once.
+const groupKeys = 32
+
 // drainTime is how long replies may take that are being sent when the server stops.
 const drainTime = 5 * time.Second
 
@@ -26,6 +29,10 @@ type worker struct {
 	inside bool // between the session's Begin and End
 	out    *output
 	count  counters
+
+	keys  [groupKeys][]byte // of look-ups in groups
+	items [groupKeys]memory.Item
+	runs  bool // gets that came together may be looked up together
 
 	text    protocol.Text
 	meta    protocol.Meta
@@ -39,7 +46,7 @@ type worker struct {
 }
 
 func newWorker(s *Server) *worker {
-	return &worker{srv: s, sess: s.cfg.Memory.NewSession(), out: newOutput(s.cfg.NoCAS), itemBuf: make([]byte, 0, 1024)}
+	return &worker{srv: s, sess: s.cfg.Memory.NewSession(), out: newOutput(s.cfg.NoCAS), itemBuf: make([]byte, 0, 1024), runs: s.cfg.RequestsPerTurn == 0}
 }
 
 // enter begins a group of lookups that sees whole transactions; leave ends it.
@@ -126,6 +133,11 @@ func (w *worker) command(c *conn, in []byte) int {
 		return w.textLogin(c, in)
 	}
 	n, next := protocol.LineEnd(in[c.scanned:])
+	if w.runs && !w.srv.prefixes.on.Load() && len(in)-next >= 8 && string(in[next:next+4]) == "get " && next > 0 && c.scanned == 0 {
+		if used := w.getRun(in); used > 0 {
+			return used
+		}
+	}
 	if next == 0 {
 		c.scanned = len(in)
 		return w.unfinishedLine(c, in)
