@@ -67,6 +67,7 @@ type socket struct {
 	out    *output // what could not be sent; nothing is read until it is
 	queued bool    // in again
 	unread bool    // there may be input that epoll will not report again
+	ended  bool    // the client has closed its side: read until that is found
 }
 
 // connEvents: epoll reports each change once. A read that fills less than its
@@ -388,6 +389,7 @@ func (l *loop) handle(s *socket, events uint32) {
 	const input = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
 	if events&input != 0 {
 		s.unread = true
+		s.ended = s.ended || events&input != unix.EPOLLIN
 	}
 	if s.out != nil {
 		if events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) == 0 || !l.resume(s) {
@@ -398,8 +400,7 @@ func (l *loop) handle(s *socket, events uint32) {
 		return
 	}
 	l.read(s)
-	if s.unread || events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
-		s.unread = true
+	if s.unread {
 		l.later(s)
 	}
 }
@@ -435,14 +436,14 @@ func (l *loop) read(s *socket) {
 	if e != 0 {
 		switch e {
 		case unix.EAGAIN:
-			s.unread = false
+			s.unread = false // also of a connection that was ended by an error: it has been taken
 		case unix.EINTR:
 		default:
 			l.drop(s)
 		}
 		return
 	}
-	s.unread = n == room
+	s.unread = n == room || s.ended
 	if n == 0 {
 		l.drop(s)
 		return
