@@ -25,6 +25,7 @@ const (
 type packetReader struct {
 	conn    net.Conn
 	timeout time.Duration // of silence, after which a read fails
+	silence time.Duration // how long reads have waited in vain since the last byte, given up ones included
 	buf     []byte
 	r, w    int    // the unread bytes are buf[r:w]
 	seq     byte   // of the next packet
@@ -46,6 +47,20 @@ func (p *packetReader) whole() bool {
 	}
 	n := packetLength(p.buf[p.r:])
 	return n < packetMax && p.w-p.r >= 4+n
+}
+
+// packetAt gives the payload of the packet that begins at offset at of the unread bytes, and where the next one begins. It is
+// not ok when that packet is not in the buffer to its end. The payload is only to be looked at.
+func (p *packetReader) packetAt(at int) (payload []byte, next int, ok bool) {
+	b := p.buf[p.r+at : p.w]
+	if len(b) < 4 {
+		return nil, 0, false
+	}
+	n := packetLength(b)
+	if n >= packetMax || len(b) < 4+n {
+		return nil, 0, false
+	}
+	return b[4 : 4+n], at + 4 + n, true
 }
 
 func packetLength(b []byte) int { return int(b[0]) | int(b[1])<<8 | int(b[2])<<16 }
@@ -171,15 +186,21 @@ func (p *packetReader) read(ctx context.Context, b []byte) (int, error) {
 	p.watch(ctx)
 	start := time.Now()
 again:
-	if err := p.conn.SetReadDeadline(start.Add(p.timeout)); err != nil {
+	if err := p.conn.SetReadDeadline(start.Add(max(time.Millisecond, p.timeout-p.silence))); err != nil {
 		return 0, err
 	}
 	if err := ctx.Err(); err != nil { // after the deadline is set: one set by the end of ctx is not undone unseen
 		return 0, err
 	}
 	n, err := p.conn.Read(b)
-	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil && time.Since(start) < p.timeout/2 {
-		goto again // the end of an earlier call's context came late
+	waited := time.Since(start)
+	if n > 0 {
+		p.silence = 0
+	} else if errors.Is(err, os.ErrDeadlineExceeded) {
+		if ctx.Err() == nil && waited < (p.timeout-p.silence)/2 {
+			goto again // the end of an earlier call's context came late
+		}
+		p.silence += waited
 	}
 	p.onRead(n)
 	if err == nil && n == 0 {

@@ -67,7 +67,8 @@ func (s *Source) onRows(e *rawEvent) (*Event, error) {
 	}
 	t.resolve(&s.watches, s.server.mariadb)
 	if s.tx.capture {
-		return nil, s.xa.rows(t, e, s.tx.number)
+		s.xa.rows(t, e)
+		return nil, nil
 	}
 	if t.watch == nil || t.watch.table == nil {
 		return nil, nil

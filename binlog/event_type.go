@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"strconv"
@@ -173,4 +174,28 @@ func parseEvent(b []byte, checksum bool) (rawEvent, error) {
 // corrupt tells that an event cannot be read; the bytes stay out of the message.
 func (e *rawEvent) corrupt(what string) error {
 	return fmt.Errorf("%w: event of type %d (%s): %s", errProtocol, e.typ, eventTypeName(e.typ), what)
+}
+
+// ends reports whether one of the packets in the buffer ends a transaction, or tells anything else that is given out. It looks
+// at types alone: what only turns a page (ROTATE, FORMAT_DESCRIPTION and the like) does not count, and neither does a
+// transaction that is not here to its end.
+func (p *packetReader) ends() bool {
+	for at := 0; ; {
+		b, next, ok := p.packetAt(at)
+		if !ok {
+			return false
+		}
+		if len(b) < 1+headerSize || b[0] != 0 {
+			return true // an error, or the end
+		}
+		switch b[5] {
+		case evXID, evXAPrepare, evPayload, evIncident, evHeartbeat, evHeartbeat2, evExecuteLoad, evQueryCompressed:
+			return true
+		case evQuery:
+			if !bytes.HasSuffix(b, []byte("\x00BEGIN")) {
+				return true // a statement of its own, COMMIT, or one inside a transaction, which is seldom
+			}
+		}
+		at = next
+	}
 }

@@ -167,9 +167,19 @@ func (s *Source) Open(ctx context.Context, from Position) error {
 	return err
 }
 
-// Buffered reports whether Next will not wait for the network: the next event is at hand whole.
+// Buffered reports whether Next will give something out without waiting for the network: inside a transaction whether its
+// next event is at hand whole, between two whether all of the next transaction is. So who groups transactions until Buffered
+// is false never holds back what is done for the sake of what has yet to come.
 func (s *Source) Buffered() bool {
-	return s.queued < len(s.queue) || s.replay.active() || s.payload.active() || s.conn != nil && s.conn.reader.whole()
+	switch {
+	case s.queued < len(s.queue) || s.replay.active() || s.payload.active():
+		return true
+	case s.conn == nil:
+		return false
+	case s.tx.open:
+		return s.conn.reader.whole()
+	}
+	return s.conn.reader.ends()
 }
 
 // Position gives the place after the last whole transaction given out.

@@ -121,8 +121,8 @@ func (s *Source) onHeartbeat(ctx context.Context, e *rawEvent) (*Event, error) {
 	return &s.ev, nil
 }
 
-// idleCheckMost bounds the question that an idle source is asked.
-const idleCheckMost = 2 * time.Second
+// idleCheckMost bounds the question that an idle source is asked: what it logs meanwhile waits.
+const idleCheckMost = time.Second
 
 // checkIdle asks an idle source where its log ends. A dump that lives through RESET BINARY LOGS AND GTIDS or RESET MASTER is
 // told nothing: it goes on waiting at its old place, sends heartbeats from there and none of what the new log holds. So the
@@ -131,7 +131,7 @@ func (s *Source) checkIdle(ctx context.Context) error {
 	if s.at.file == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, idleCheckMost)
+	ctx, cancel := context.WithTimeout(ctx, min(idleCheckMost, s.cfg.ReadTimeout/4))
 	defer cancel()
 	end, err := s.written(ctx, s.pool.db)
 	if err != nil {

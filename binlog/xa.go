@@ -14,6 +14,7 @@ type xaStore struct {
 	current *xaTransaction // being captured
 	ready   map[string]*xaTransaction
 	bytes   int
+	most    int
 }
 
 // xaTransaction is what is known of one.
@@ -26,28 +27,28 @@ type xaTransaction struct {
 	unclear []Event           // EventInvalidate met inside
 }
 
-func (x *xaStore) init() { *x = xaStore{ready: make(map[string]*xaTransaction)} }
+func (x *xaStore) init() { *x = xaStore{ready: make(map[string]*xaTransaction), most: xaMost} }
 
 func (x *xaStore) start() {
 	x.current = &xaTransaction{mapped: make(map[uint64][]byte)}
 }
 
 // rows keeps a row event of the transaction being captured.
-func (x *xaStore) rows(t *tableEntry, e *rawEvent, _ uint64) error {
+func (x *xaStore) rows(t *tableEntry, e *rawEvent) {
 	c := x.current
 	if c == nil {
-		return nil
+		return
 	}
 	name := TableName{Schema: string(t.schema), Name: string(t.name)}
 	need := 10 + len(e.body) + len(t.raw)
-	if t.watch == nil || t.watch.table == nil || c.full || x.bytes+need > xaMost {
+	if t.watch == nil || t.watch.table == nil || c.full || x.bytes+need > x.most {
 		if t.watch != nil && t.watch.table != nil {
 			c.drop(x)
 		}
 		if !slices.Contains(c.missing, name) {
 			c.missing = append(c.missing, name)
 		}
-		return nil
+		return
 	}
 	before := len(c.events)
 	if raw, ok := c.mapped[t.id]; !ok || !slices.Equal(raw, t.raw) {
@@ -59,7 +60,6 @@ func (x *xaStore) rows(t *tableEntry, e *rawEvent, _ uint64) error {
 	}
 	c.events = appendKept(c.events, e.typ, e.body)
 	x.bytes += len(c.events) - before
-	return nil
 }
 
 // drop gives up keeping events: all tables so far are missing.
