@@ -21,11 +21,20 @@ import (
 )
 
 // engineNames are what there is on this system.
-var engineNames = []string{"auto", "net"}
+func engineNames() []string {
+	names := []string{"net"}
+	if haveLoops {
+		names = append(names, "epoll")
+		if probeRing() == nil {
+			names = append(names, "io_uring")
+		}
+	}
+	return names
+}
 
 // eachEngine runs a test on every engine.
 func eachEngine(t *testing.T, f func(t *testing.T, engine string)) {
-	for _, e := range engineNames {
+	for _, e := range engineNames() {
 		t.Run(e, func(t *testing.T) { f(t, e) })
 	}
 }

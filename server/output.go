@@ -38,6 +38,7 @@ type output struct {
 	walk    *walk  // a listing that is under way
 
 	pinned bool // items and todo are pinned
+	flying int  // sends of its vectors that have not ended (io_uring)
 }
 
 // found is an item to be sent.
@@ -257,4 +258,23 @@ func (o *output) drop() {
 	}
 	o.next, o.end, o.walk = len(o.todo), "", nil
 	o.recycle()
+}
+
+// move gives what is not laid out yet to another output, which is empty.
+func (o *output) move(to *output) {
+	to.todo, o.todo = o.todo, to.todo[:0]
+	to.next, o.next = o.next, 0
+	to.end, o.end = o.end, ""
+	to.walk, o.walk = o.walk, nil
+	to.withCAS, to.pinned = o.withCAS, o.pinned
+}
+
+// forget takes back what was laid out after the first n vectors.
+func (o *output) forget(n int) {
+	o.next, o.end, o.walk = len(o.todo), "", nil
+	o.cut()
+	for _, v := range o.vec[n:] {
+		o.size -= int(v.Len)
+	}
+	o.vec = o.vec[:n]
 }

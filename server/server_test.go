@@ -162,10 +162,7 @@ func (x *tester) rows(t testing.TB) {
 // socket. Cases without a set-up of their own share a server, which is flushed in between.
 func TestExchanges(t *testing.T) {
 	list := loadExchanges(t)
-	for _, engine := range []string{"epoll", "net"} {
-		if engine == "epoll" && !haveLoops {
-			continue
-		}
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			sock := filepath.Join(t.TempDir(), "plain")

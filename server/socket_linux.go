@@ -6,8 +6,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/rowcached/rowcached/server/protocol"
 )
 
 // The sockets never block, so their calls need not be told to Go's scheduler.
@@ -32,12 +30,6 @@ func writeVectors(fd int, vec []unix.Iovec) (int, syscall.Errno) {
 	m.SetIovlen(len(vec))
 	n, _, e := syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&m)), unix.MSG_NOSIGNAL)
 	return int(n), e
-}
-
-// tellFull refuses a connection in memcached's words.
-func tellFull(fd int) {
-	_, _ = unix.Write(fd, []byte(protocol.TooManyConns))
-	unix.Close(fd)
 }
 
 func sockAddr(sa unix.Sockaddr) net.Addr {

@@ -1,20 +1,13 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os"
-	"runtime"
-	"sync"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
-
-const haveLoops = true
 
 const (
 	maxEvents = 512
@@ -23,40 +16,21 @@ const (
 	directBody = 16 << 10
 )
 
-// loops is the epoll engine: one OS thread per core, each with connections of
-// its own. The first loop accepts and hands out.
-type loops struct {
-	srv  *Server
-	list []*loop
-}
-
-// loop serves its connections. All fields but the inbox belong to its thread.
+// loop serves its connections over epoll. All of it belongs to its thread.
 type loop struct {
-	w     *worker
-	all   *loops
-	index int
-	ep    int
-	wake  int // an eventfd
+	srv *Server
+	w   *worker
+	acc *acceptor
+	mb  *mailbox
+	ep  int
 
-	mu    sync.Mutex
-	inbox []*socket // guarded by mu: connections handed over
-	stop  bool      // guarded by mu
-
-	listeners map[int32]*listenSocket
-	sockets   []*socket // by descriptor
-	count     int
-	in        []byte
-	again     []*socket // have input left that was not served for fairness
-	events    []unix.EpollEvent
-	draining  bool
-	spare     int // a descriptor kept for telling the client that there are no more
-	swept     int64
-}
-
-type listenSocket struct {
-	fd   int
-	file *os.File
-	l    *listener
+	sockets  []*socket // by descriptor
+	count    int
+	in       []byte
+	again    []*socket // have input left that was not served for fairness
+	events   []unix.EpollEvent
+	draining bool
+	swept    int64
 }
 
 // socket is a connection of the epoll engine.
@@ -76,48 +50,34 @@ type socket struct {
 // must be asked for (RDHUP): it may have come along with the last bytes.
 const connEvents = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 
-func newLoops(s *Server, ls []*listener) (engine, string, error) {
-	e := &loops{srv: s}
-	for i := range s.threads() {
-		l, err := newLoop(e, i)
-		if err != nil {
-			e.close()
-			return nil, "", err
-		}
-		e.list = append(e.list, l)
-	}
-	first := e.list[0]
-	for _, l := range ls {
-		if err := first.listen(l); err != nil {
-			e.close()
-			return nil, "", err
-		}
-	}
-	return e, "epoll", nil
-}
-
-func newLoop(e *loops, index int) (*loop, error) {
+func newLoop(s *Server, acc *acceptor) (threadLoop, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	wake, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	mb, err := newMailbox()
 	if err != nil {
 		unix.Close(ep)
-		return nil, fmt.Errorf("eventfd: %w", err)
+		return nil, err
 	}
 	l := &loop{
-		w: e.srv.worker(), all: e, index: index, ep: ep, wake: wake, spare: -1,
-		listeners: make(map[int32]*listenSocket),
-		in:        make([]byte, readBytes),
-		events:    make([]unix.EpollEvent, maxEvents),
+		srv: s, w: s.worker(), acc: acc, mb: mb, ep: ep,
+		in: make([]byte, readBytes), events: make([]unix.EpollEvent, maxEvents),
 	}
-	if err := l.watch(wake, unix.EPOLLIN); err != nil {
+	err = l.watch(mb.wake, unix.EPOLLIN)
+	for _, ls := range acc.sockets {
+		if err == nil {
+			err = l.watch(ls.fd, unix.EPOLLIN)
+		}
+	}
+	if err != nil {
 		l.close()
 		return nil, err
 	}
 	return l, nil
 }
+
+func (l *loop) box() *mailbox { return l.mb }
 
 func (l *loop) watch(fd int, events uint32) error {
 	if err := unix.EpollCtl(l.ep, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}); err != nil {
@@ -126,134 +86,16 @@ func (l *loop) watch(fd int, events uint32) error {
 	return nil
 }
 
-func (l *loop) listen(ln *listener) error {
-	filer, ok := ln.Listener.(interface{ File() (*os.File, error) })
-	if !ok {
-		return fmt.Errorf("listener %s has no descriptor", ln.Addr())
-	}
-	f, err := filer.File()
-	if err != nil {
-		return fmt.Errorf("listener %s: %w", ln.Addr(), err)
-	}
-	fd := int(f.Fd())
-	if err := unix.SetNonblock(fd, true); err != nil {
-		f.Close()
-		return fmt.Errorf("listener %s: %w", ln.Addr(), err)
-	}
-	l.listeners[int32(fd)] = &listenSocket{fd: fd, file: f, l: ln}
-	return l.watch(fd, unix.EPOLLIN)
-}
-
-func (e *loops) close() {
-	for _, l := range e.list {
-		l.close()
-	}
-}
-
 func (l *loop) close() {
-	l.closeListeners()
+	l.acc.close()
 	unix.Close(l.ep)
-	unix.Close(l.wake)
-	if l.spare >= 0 {
-		unix.Close(l.spare)
-	}
-}
-
-func (l *loop) closeListeners() {
-	for fd, ls := range l.listeners {
-		ls.file.Close()
-		delete(l.listeners, fd)
-	}
-}
-
-// run gives every loop a thread of its own. A loop is in the kernel for most of
-// its time and never waits there while it has work, so each is counted as one
-// processor more for Go's scheduler: other goroutines do not queue behind it.
-func (e *loops) run(ctx context.Context) error {
-	n := len(e.list)
-	procs := runtime.GOMAXPROCS(0)
-	runtime.GOMAXPROCS(procs + n)
-	defer runtime.GOMAXPROCS(procs)
-	cores := usableCores()
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for i, l := range e.list {
-		wg.Go(func() {
-			runtime.LockOSThread()
-			if len(cores) == n {
-				var set unix.CPUSet
-				set.Set(cores[i])
-				// Without the pin the loop is merely slower.
-				_ = unix.SchedSetaffinity(0, &set)
-				defer restoreAffinity(cores)
-			}
-			defer runtime.UnlockOSThread()
-			errs[i] = l.run()
-		})
-	}
-	stopped := make(chan struct{})
-	wg.Go(func() {
-		select {
-		case <-ctx.Done():
-		case <-stopped:
-		}
-		for _, l := range e.list {
-			l.hand(nil)
-		}
-	})
-	// A loop that fails takes the others with it.
-	wg.Wait()
-	close(stopped)
-	e.close()
-	return errors.Join(errs...)
-}
-
-func usableCores() []int {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil
-	}
-	var list []int
-	for i := range len(set) * 64 {
-		if set.IsSet(i) {
-			list = append(list, i)
-		}
-	}
-	return list
-}
-
-func restoreAffinity(cores []int) {
-	var set unix.CPUSet
-	for _, c := range cores {
-		set.Set(c)
-	}
-	_ = unix.SchedSetaffinity(0, &set)
-}
-
-// hand gives the loop a connection, or tells it to stop (nil).
-func (l *loop) hand(s *socket) {
-	l.mu.Lock()
-	if s == nil {
-		l.stop = true
-	} else {
-		l.inbox = append(l.inbox, s)
-	}
-	l.mu.Unlock()
-	one := [8]byte{7: 0, 0: 1}
-	// EAGAIN means that the loop is about to wake anyway.
-	_, _ = unix.Write(l.wake, one[:])
+	unix.Close(l.mb.wake)
 }
 
 func (l *loop) takeInbox() {
-	var b [8]byte
-	_, _ = unix.Read(l.wake, b[:])
-	l.mu.Lock()
-	list := l.inbox
-	l.inbox = nil
-	stop := l.stop
-	l.mu.Unlock()
-	for _, s := range list {
-		l.adopt(s)
+	list, stop := l.mb.take()
+	for _, a := range list {
+		l.adopt(a)
 	}
 	if stop && !l.draining {
 		l.drain()
@@ -282,7 +124,7 @@ func (l *loop) run() error {
 		}
 		for i := range n {
 			ev := &l.events[i]
-			if int(ev.Fd) == l.wake {
+			if int(ev.Fd) == l.mb.wake {
 				l.takeInbox()
 				continue
 			}
@@ -292,8 +134,8 @@ func (l *loop) run() error {
 					continue
 				}
 			}
-			if ls := l.listeners[ev.Fd]; ls != nil {
-				l.accept(ls)
+			if ls := l.acc.find(int(ev.Fd)); ls != nil {
+				l.acc.accept(ls, l.mb, l.adopt)
 			}
 		}
 		l.serveAgain()
@@ -309,7 +151,7 @@ func (l *loop) wait() (int, error) {
 		return max(0, int(n)), nil
 	}
 	timeout := -1
-	if l.all.srv.cfg.IdleTimeout > 0 {
+	if l.srv.cfg.IdleTimeout > 0 {
 		timeout = 1000
 	}
 	if l.draining {
@@ -325,56 +167,11 @@ func (l *loop) wait() (int, error) {
 	return int(n), nil
 }
 
-// accept takes every waiting connection and hands them out in turn.
-func (l *loop) accept(ls *listenSocket) {
-	for range 64 {
-		fd, sa, err := unix.Accept4(ls.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-		if err != nil {
-			if err == unix.EMFILE || err == unix.ENFILE {
-				l.refuseOne(ls)
-			}
-			return
-		}
-		if l.spare < 0 {
-			l.spare, _ = unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		}
-		c, ok := l.all.srv.open(fd, ls.l.Addr(), sockAddr(sa))
-		if !ok {
-			tellFull(fd)
-			continue
-		}
-		if _, isUnix := sa.(*unix.SockaddrUnix); !isUnix {
-			_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
-			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
-		}
-		s := &socket{conn: *c, fd: fd}
-		target := l.all.list[int(c.info.id)%len(l.all.list)]
-		if target == l {
-			l.adopt(s)
-		} else {
-			target.hand(s)
-		}
-	}
-}
-
-// refuseOne tells one client that the process has no descriptor left.
-func (l *loop) refuseOne(ls *listenSocket) {
-	if l.spare < 0 {
-		return
-	}
-	unix.Close(l.spare)
-	l.spare = -1
-	if fd, _, err := unix.Accept4(ls.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC); err == nil {
-		l.all.srv.rejected.Add(1)
-		tellFull(fd)
-	}
-	l.spare, _ = unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-}
-
-func (l *loop) adopt(s *socket) {
+func (l *loop) adopt(a arrival) {
+	s := &socket{conn: *a.conn, fd: a.fd}
 	if l.draining || l.watch(s.fd, connEvents) != nil {
 		unix.Close(s.fd)
-		l.all.srv.closed(&s.conn)
+		l.srv.closed(&s.conn)
 		return
 	}
 	for len(l.sockets) <= s.fd {
@@ -449,7 +246,7 @@ func (l *loop) read(s *socket) {
 		return
 	}
 	l.w.count.add(cBytesRead, uint64(n))
-	now := l.all.srv.cfg.Clock()
+	now := l.srv.cfg.Clock()
 	if s.info.lastSeen.Load() != now {
 		s.info.lastSeen.Store(now)
 	}
@@ -573,7 +370,7 @@ func (l *loop) send(s *socket) sendResult {
 	}
 	l.w.out.pin()
 	s.out = l.w.out
-	l.w.out = newOutput(l.all.srv.cfg.NoCAS)
+	l.w.out = newOutput(l.srv.cfg.NoCAS)
 	l.w.sess.Release()
 	return sendBlocked
 }
@@ -647,14 +444,14 @@ func (l *loop) drop(s *socket) {
 	s.held = nil
 	l.sockets[s.fd] = nil
 	l.count--
-	l.all.srv.closed(&s.conn)
+	l.srv.closed(&s.conn)
 	unix.Close(s.fd)
 }
 
 // drain stops accepting and closes every connection that waits for nothing.
 func (l *loop) drain() {
 	l.draining = true
-	l.closeListeners()
+	l.acc.close()
 	for _, s := range l.sockets {
 		if s != nil {
 			if s.out == nil {
@@ -676,11 +473,11 @@ func (l *loop) closeAll() {
 
 // sweep closes connections that were silent for too long, once a second.
 func (l *loop) sweep() {
-	limit := int64(l.all.srv.cfg.IdleTimeout / time.Second)
+	limit := int64(l.srv.cfg.IdleTimeout / time.Second)
 	if limit == 0 {
 		return
 	}
-	now := l.all.srv.cfg.Clock()
+	now := l.srv.cfg.Clock()
 	if now == l.swept {
 		return
 	}
