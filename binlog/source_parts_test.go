@@ -2,6 +2,7 @@ package binlog
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"testing"
@@ -150,5 +151,52 @@ func TestRowsCorrupt(t *testing.T) {
 		if len(s.queue) != 1 || s.queue[0].Kind != EventInvalidate || s.queue[0].Reason != ReasonShape || s.queue[0].Tables[0].Name != "t" {
 			t.Fatalf("queued: %+v", s.queue)
 		}
+	}
+}
+
+// TestTransactionAllocates: a one-row transaction costs no allocation once its table is known.
+func TestTransactionAllocates(t *testing.T) {
+	s := NewSource(Config{})
+	defer s.Close()
+	s.Watch(&Table{TableName: TableName{"db", "t"}, Versioned: -1, Columns: []Column{{Name: "id", Kind: KindInt, Bytes: 4}, {Name: "v", Kind: KindInt, Bytes: 4}}})
+	s.done = &gtids{mysql: newGTIDSet()}
+	gtid := &rawEvent{typ: evGTID, body: append([]byte{0, 1}, make([]byte, 23)...)}
+	events := []*rawEvent{
+		gtid,
+		queryEvent("db", "BEGIN", 0, 255),
+		{typ: evTableMap, body: append([]byte{1, 0, 0, 0, 0, 0, 1, 0, 2}, "db\x00\x01t\x00\x02\x03\x03\x00\x00"...)},
+		{typ: evUpdateRows2, body: append([]byte{1, 0, 0, 0, 0, 0, 1, 0, 2, 0, 2, 0xff, 0xff}, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0)},
+		{typ: evXID, body: make([]byte, 8)},
+	}
+	number := uint64(0)
+	rows, commits := 0, 0
+	if allocs := testing.AllocsPerRun(1000, func() {
+		number++
+		binary.LittleEndian.PutUint64(gtid.body[17:], number)
+		for _, e := range events {
+			ev, err := s.handle(t.Context(), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ev == nil {
+				continue
+			}
+			switch ev.Kind {
+			case EventRows:
+				for {
+					if _, _, err := ev.NextRow(); err == io.EOF {
+						break
+					}
+					rows++
+				}
+			case EventCommit:
+				commits++
+			}
+		}
+	}); allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+	if rows != int(number) || commits != int(number) {
+		t.Errorf("%d rows and %d commits of %d transactions", rows, commits, number)
 	}
 }
