@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// autoRing: whether "auto" chooses io_uring where it is to be had.
-const autoRing = false
+// autoRing: "auto" chooses io_uring where it is to be had.
+const autoRing = true
 
 const (
 	ringEntries     = 4096
@@ -53,6 +53,7 @@ type ringLoop struct {
 	msgs     []unix.Msghdr // of the sends that were not submitted yet
 	mark     int           // the worker's vectors before it belong to sends that are on their way
 	outputs  []*output     // spare
+	halted   bool          // told to stop
 	draining bool
 	swept    int64
 	err      error
@@ -159,6 +160,9 @@ func (l *ringLoop) run() error {
 		l.turn(len(l.events) == 0)
 		l.handleAll()
 		l.sweep()
+		if l.halted && !l.draining {
+			l.drain() // here, where no connection is in the middle of anything
+		}
 	}
 	return l.err
 }
@@ -539,9 +543,7 @@ func (l *ringLoop) takeInbox() {
 	for _, a := range list {
 		l.adopt(a)
 	}
-	if stop && !l.draining {
-		l.drain()
-	}
+	l.halted = l.halted || stop
 }
 
 func (l *ringLoop) adopt(a arrival) {
