@@ -84,6 +84,7 @@ func (w *worker) countGets(keys, hits int) {
 func (w *worker) find(g getCommand, key, rest []byte) bool {
 	o := w.out
 	o.withCAS = g.withCAS()
+	before := o.place()
 	at := int64(0)
 	if g.touches() {
 		at = w.expiry(g.exptime)
@@ -94,8 +95,9 @@ func (w *worker) find(g getCommand, key, rest []byte) bool {
 		if slow || key[0] == '@' || len(key) > protocol.MaxKey {
 			w.findGroup(keys)
 			keys = keys[:0]
-			if !w.findOne(g, key, at) {
-				o.todo = o.todo[:0]
+			if fault := w.findOne(g, key, at); fault != "" {
+				o.back(before)
+				o.str(fault)
 				return false
 			}
 		} else if keys = append(keys, key); len(keys) == len(w.items) {
@@ -108,7 +110,8 @@ func (w *worker) find(g getCommand, key, rest []byte) bool {
 	return true
 }
 
-// findGroup looks up keys that need nothing but a look-up.
+// findGroup looks up keys that need nothing but a look-up. What is found is laid
+// out at once as long as there is room.
 func (w *worker) findGroup(keys [][]byte) {
 	if len(keys) == 0 {
 		return
@@ -116,47 +119,53 @@ func (w *worker) findGroup(keys [][]byte) {
 	items := w.items[:len(keys)]
 	w.sess.GetAll(keys, items)
 	o := w.out
-	before := len(o.todo)
+	direct := len(o.todo) == 0 && !o.withCAS && o.roomFor() >= len(items)
+	hits := 0
 	for _, it := range items {
-		if it.OK() {
+		switch {
+		case !it.OK():
+			continue
+		case direct:
+			o.wire(it)
+		default:
 			o.todo = append(o.todo, found{item: it})
 		}
+		hits++
 	}
-	w.countGets(len(keys), len(o.todo)-before)
+	w.countGets(len(keys), hits)
 }
 
-func (w *worker) findOne(g getCommand, key []byte, at int64) bool {
+// findOne looks up a key of any kind. A fault is the line to be answered.
+func (w *worker) findOne(g getCommand, key []byte, at int64) (fault string) {
 	if len(key) > protocol.MaxKey {
-		w.out.str(protocol.FaultFormat.Line())
-		return false
+		return protocol.FaultFormat.Line()
 	}
 	shown := []byte(nil)
 	if g.touches() {
+		line := len(w.out.buf)
 		item, refused := w.foreign(key, false)
 		if refused {
-			return false
+			fault = string(w.out.buf[line:])
+			w.out.buf = w.out.buf[:line]
+			return fault
 		}
 		w.count.add(cTouch, 1)
 		it, r := w.sess.Touch(item, at)
 		if r != memory.Touched {
 			w.count.add(cTouchMiss, 1)
-			return true
+			return ""
 		}
 		w.count.add(cTouchHit, 1)
 		w.out.todo = append(w.out.todo, found{item: it})
-		return true
+		return ""
 	}
 	if key[0] == '@' && w.srv.cfg.Tables != nil && len(key) > 2 && key[1] == '@' {
 		item, _, err := w.srv.cfg.Tables.Resolve(w.itemBuf[:0], key)
-		if err != nil || len(item) > protocol.MaxKey {
-			w.out.str("CLIENT_ERROR ")
-			if err != nil {
-				w.out.str(oneLine(err.Error()))
-			} else {
-				w.out.str("key too long")
-			}
-			w.out.str("\r\n")
-			return false
+		switch {
+		case err != nil:
+			return "CLIENT_ERROR " + oneLine(err.Error()) + "\r\n"
+		case len(item) > protocol.MaxKey:
+			return protocol.FaultFormat.Line()
 		}
 		shown, key = key, item
 	}
@@ -165,11 +174,11 @@ func (w *worker) findOne(g getCommand, key []byte, at int64) bool {
 	w.srv.prefixes.get(key, it.OK())
 	if !it.OK() {
 		w.count.add(cGetMiss, 1)
-		return true
+		return ""
 	}
 	w.count.add(cGetHit, 1)
 	w.out.todo = append(w.out.todo, found{item: it, key: shown})
-	return true
+	return ""
 }
 
 // longGet begins to answer a get whose line has grown over longLine.

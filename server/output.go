@@ -82,6 +82,16 @@ func (o *output) roomFor() int {
 func (o *output) str(s string)   { o.buf = append(o.buf, s...) }
 func (o *output) bytes(b []byte) { o.buf = append(o.buf, b...) }
 
+// place is how far an output is laid out; back returns to it.
+type place struct{ buf, run, vec, size, items int }
+
+func (o *output) place() place { return place{len(o.buf), o.run, len(o.vec), o.size, len(o.items)} }
+
+func (o *output) back(p place) {
+	o.buf, o.run, o.vec, o.size, o.items = o.buf[:p.buf], p.run, o.vec[:p.vec], p.size, o.items[:p.items]
+	o.todo = o.todo[:0]
+}
+
 // cut makes a vector of the bytes that were copied since the last one.
 func (o *output) cut() {
 	if n := len(o.buf) - o.run; n > 0 {
