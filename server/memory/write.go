@@ -72,7 +72,7 @@ type StoreOptions struct {
 	Mode    Mode
 	Compare bool   // store only if the item's cas is CAS
 	CAS     uint64 //
-	Stale   bool   // with Compare: an older CAS stores too, and marks the item stale (ms I)
+	Stale   bool   // with Compare: an older CAS stores too, marks the item stale, and keeps its expiry and token (ms I)
 	NewCAS  uint64 // the cas that the item gets (ms E); 0: chosen
 	// Vivify makes Append and Prepend of a missing key store the draft as it is (ms N).
 	Vivify       bool
@@ -98,6 +98,16 @@ func (c *Session) StoreWith(dr Draft, o StoreOptions) (newCAS uint64, r Result) 
 		}
 	}
 	s := c.s
+	if o.Stale && d.meta&(metaWide|metaTimed) == 0 {
+		// A stale store keeps the old item's expiry, for which there must be room.
+		w, ok := s.copyDraft(c.part, d, headTimed)
+		w.meta |= metaTimed
+		s.abandon(c.part, d)
+		if !ok {
+			return 0, NoMemory
+		}
+		d = w
+	}
 	now := s.now()
 	g, tag := s.locate(d.hash)
 	s.lockRoom(g, c.part)
@@ -115,7 +125,9 @@ func (c *Session) StoreWith(dr Draft, o StoreOptions) (newCAS uint64, r Result) 
 		return 0, r
 	}
 	if stale {
-		d.meta |= metaStale
+		// It only replaces the value: the time and the token that was handed out stay.
+		d.meta |= metaStale | old.m&metaWon
+		d.expire = uint32(old.it.Expire())
 	}
 	newCAS = c.replaceLocked(g, tag, d, old, exists, now)
 	return newCAS, Stored
