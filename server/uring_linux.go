@@ -24,7 +24,7 @@ const (
 
 // What a completion is about; the rest of its number is the connection.
 const (
-	aboutRecv = iota
+	aboutRecv = iota + 1
 	aboutSend
 	aboutWake
 	aboutListen
