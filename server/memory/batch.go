@@ -187,7 +187,8 @@ func (b *Batch) Publish() {
 	}
 	now := s.now()
 	b.part.state.set(s.epoch.Load() << 1) // prefetchMatch reads lines without a lock
-	if len(b.ops) == 1 {
+	if len(b.ops) == 1 && b.ops[0].kind <= opDelete {
+		// One word is swapped: no session can see half of that.
 		b.apply(&b.ops[0], now)
 	} else {
 		s.publish.mu.Lock()

@@ -150,7 +150,7 @@ func (s *Store) spanOf(off uint64) *span {
 
 // newSpan takes grains for a span; nil when the limit is reached.
 func (s *Store) newSpan(k kind, class, size int, why demand) *span {
-	sp := &span{class: class}
+	sp := &span{class: class, walkers: 1} // its maker holds it until a slot is taken
 	var (
 		first int
 		ok    bool
@@ -213,6 +213,7 @@ func (s *Store) take(k kind, size int, why demand) (uint64, bool) {
 	p.grains += int64(sp.grains)
 	p.list(sp)
 	off := s.takeLocked(p, sp)
+	sp.walkers--
 	p.mu.Unlock()
 	return off, true
 }
