@@ -53,7 +53,7 @@ func runGroup(t *testing.T, kind servers.Kind, options []string, group []*scenar
 	for _, s := range group {
 		parent := t
 		t.Run(s.Name, func(t *testing.T) {
-			if server == nil {
+			if server == nil || server.Ended() { // a database server that crashed fails its case, not those after it
 				server = servers.Start(outliving{parent, t}, kind, options...)
 			}
 			if *sqlOnly {

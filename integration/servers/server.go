@@ -204,6 +204,9 @@ func (s *Server) Exec(t testing.TB, script string) {
 // Pid returns the process id of the running server.
 func (s *Server) Pid() int { return s.process.pid() }
 
+// Ended tells whether the server's process has ended, by itself or not.
+func (s *Server) Ended() bool { return s.process.exited() }
+
 // Stop ends the server in order (SIGTERM).
 func (s *Server) Stop() {
 	s.t.Helper()
