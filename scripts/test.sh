@@ -38,8 +38,8 @@ fi
 
 step tests
 export ROWCACHED_REQUIRE_SERVERS=1 ROWCACHED_BIN="$work/rowcached"
-# A test that fails is run once more, and the summary names it: a database server from the unstable suite now and then
-# crashes under one, and time-outs are short for a machine that is busy with other things. What fails twice fails.
+# A test that fails is run once more, and the summary names it: some wait for a bounded time, which a machine that is busy
+# with other things may exceed. What fails twice fails.
 run() { # packages, arguments of go test
 	local packages="$1"
 	shift

@@ -96,7 +96,15 @@ func startDemoDatabase(ctx context.Context, dir string) (*demoDatabase, error) {
 	if os.Geteuid() == 0 {
 		args = append(args, "--user=root")
 	}
-	text, err := exec.CommandContext(ctx, install, append(args, "--auth-root-authentication-method=normal", "--skip-test-db")...).CombinedOutput()
+	// Temporary files of its own: a MariaDB that starts clears its folder of them, in a shared one also those of other servers.
+	temp := filepath.Join(dir, "temp")
+	if err := os.Mkdir(temp, 0o700); err != nil {
+		return nil, err
+	}
+	env := append(os.Environ(), "TMPDIR="+temp)
+	prepare := exec.CommandContext(ctx, install, append(args, "--auth-root-authentication-method=normal", "--skip-test-db")...)
+	prepare.Env = env
+	text, err := prepare.CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("create the private database: %w\n%s", err, text)
 	}
@@ -108,6 +116,7 @@ func startDemoDatabase(ctx context.Context, dir string) (*demoDatabase, error) {
 	d := &demoDatabase{socket: filepath.Join(dir, "s"), done: make(chan error, 1)}
 	d.cmd = exec.Command(server, append(args, "--socket="+d.socket, "--skip-networking", "--pid-file="+filepath.Join(dir, "pid"),
 		"--server-id=1", "--log-bin=binlog", "--binlog-format=ROW", "--event-scheduler=ON", "--innodb-flush-log-at-trx-commit=2")...)
+	d.cmd.Env = env
 	d.cmd.Stdout, d.cmd.Stderr = f, f
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is ours alone: we end the database
 	if err := d.cmd.Start(); err != nil {

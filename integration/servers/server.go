@@ -128,6 +128,9 @@ func (s *Server) start(standing ...string) error {
 	}
 	defer log.Close()
 	cmd := exec.Command(s.program.path, args...)
+	if cmd.Env, err = privateTemp(s.dir); err != nil {
+		return err
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	if s.process, err = launch(cmd); err != nil {
 		return err

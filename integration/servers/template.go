@@ -84,12 +84,12 @@ func initMySQL(p program, work, data string) error {
 	if err := os.WriteFile(users, []byte(sql), 0o644); err != nil {
 		return err
 	}
-	return initialise(p, nil, "--initialize-insecure", "--user=root", "--datadir="+data,
+	return initialise(p, work, nil, "--initialize-insecure", "--user=root", "--datadir="+data,
 		"--init-file="+users, "--innodb-redo-log-capacity=16M")
 }
 
 // initMariaDB does what mariadb-install-db does; that script cannot be told of an unpacked server's loader.
-func initMariaDB(p program, _, data string) error {
+func initMariaDB(p program, work, data string) error {
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return err
 	}
@@ -109,12 +109,16 @@ func initMariaDB(p program, _, data string) error {
 		script.Write(text)
 		script.WriteByte('\n')
 	}
-	return initialise(p, script, "--bootstrap", "--user=root", "--datadir="+data, "--enforce-storage-engine=",
+	return initialise(p, work, script, "--bootstrap", "--user=root", "--datadir="+data, "--enforce-storage-engine=",
 		"--max-allowed-packet=8M", "--net-buffer-length=16K", "--innodb-log-file-size=16M")
 }
 
-func initialise(p program, stdin io.Reader, args ...string) error {
+func initialise(p program, work string, stdin io.Reader, args ...string) error {
 	cmd := exec.Command(p.path, append(p.args[:len(p.args):len(p.args)], args...)...)
+	var err error
+	if cmd.Env, err = privateTemp(work); err != nil {
+		return err
+	}
 	var log bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &log, &log
 	child, err := launch(cmd)
@@ -146,4 +150,15 @@ func warmUp(k Kind, p program, work, data string) error {
 		}
 	}
 	return nil
+}
+
+// privateTemp gives this process's environment with a folder for temporary files of the server's own. A MariaDB that starts
+// removes what look like left-over temporary tables from its folder: in a shared one it takes them from under the other
+// servers, which crash.
+func privateTemp(dir string) ([]string, error) {
+	temp := filepath.Join(dir, "temp")
+	if err := os.MkdirAll(temp, 0o700); err != nil {
+		return nil, err
+	}
+	return append(os.Environ(), "TMPDIR="+temp), nil
 }
