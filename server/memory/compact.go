@@ -23,12 +23,14 @@ func (s *Store) releaseLasts() {
 	}
 }
 
-// beginCompactionLocked makes the sparsest span of the pool with most free memory
-// the evictor's current one. Unless desperate it does so only when that is worth it.
+// beginCompactionLocked makes the sparsest span of the emptiest pool the evictor's
+// current one: there a span is freed for the fewest moves. Unless desperate it does so
+// only when that is worth it. The more memory is in free slots the sooner it is called again.
 func (s *Store) beginCompactionLocked(desperate bool) bool {
 	e := &s.evictor
 	var (
-		most   int64
+		wasted int64 // bytes of free slots, but for a span of each pool
+		least  = 1.0 // share of a pool's slots that are taken
 		best   *pool
 		kindOf kind
 	)
@@ -49,11 +51,13 @@ func (s *Store) beginCompactionLocked(desperate bool) bool {
 			if free < per || !desperate && free < per+slots/8 {
 				continue
 			}
-			if bytes := free * int64(s.layout.slotSize(c)); bytes > most {
-				most, best, kindOf = bytes, p, k
+			wasted += (free - per) * int64(s.layout.slotSize(c))
+			if share := float64(slots-free) / float64(slots); share < least {
+				least, best, kindOf = share, p, k
 			}
 		}
 	}
+	e.every = int(min(compactEvery, 1+s.region.limitN.Load()<<grainShift/8/(wasted+1)))
 	if best == nil {
 		return false
 	}

@@ -22,7 +22,7 @@ const (
 	stepEvery    = 8  // allocations between two steps of a participant
 	roomAttempts = 1 << 16
 	roomWaits    = 256 // some ten milliseconds
-	compactEvery = 8   // spans passed between two looks for one to compact
+	compactEvery = 8   // most spans passed between two looks for one to compact
 )
 
 // queue is a list of spans in the order in which they are to be looked at.
@@ -100,7 +100,8 @@ type evictor struct {
 	part   *participant      // used with mu
 	cur    *span             // being looked at; it counts us as a walker; mu
 	slot   uint32            // next slot of cur; mu
-	passed int               // spans looked at
+	passed int               // spans looked at since the last look for one to compact; mu
+	every  int               // spans until the next such look; mu
 	free   bool              // evict nothing, only move: cur is being compacted; mu
 	hashes [stepSlots]uint64 // of the items being looked at; mu
 }
@@ -148,8 +149,11 @@ func (s *Store) evictStepLocked(n int) (looked bool) {
 // free slots, else the next of the queues.
 func (s *Store) nextSpanLocked() bool {
 	e := &s.evictor
-	if e.passed++; e.passed%compactEvery == 0 && s.beginCompactionLocked(false) {
-		return true
+	if e.passed++; e.passed >= e.every {
+		e.passed = 0
+		if s.beginCompactionLocked(false) {
+			return true
+		}
 	}
 	if s.noEvict {
 		return false

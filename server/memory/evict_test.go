@@ -174,7 +174,7 @@ func residentBytes() int64 {
 func TestDrift(t *testing.T) {
 	limit := int64(64 << 20)
 	if heapReserve {
-		limit = 8 << 20
+		limit = 16 << 20
 	}
 	for _, readers := range []bool{false, true} {
 		t.Run(fmt.Sprintf("read %v", readers), func(t *testing.T) {
