@@ -5,7 +5,7 @@
 #   scripts/servers.sh --only demo  only what `make demo` needs
 #
 # From the machine's own Debian release, installed as packages:
-#   MariaDB 10.11, memcached, libmemcached-tools, redis-server
+#   MariaDB 10.11, memcached, libmemcached-tools, redis-server; gcc, if there is none
 # From Debian's unstable suite, unpacked into a cached folder and never installed:
 #   mysql-9.7, mariadb-11.8, memcached-1.6.45
 #
@@ -205,7 +205,10 @@ work="$(mktemp -d "$servers/.work.XXXXXX")"
 if [ "$only" = demo ]; then
 	install_packages mariadb-server
 else
-	install_packages mariadb-server memcached libmemcached-tools redis-server
+	# The race detector needs a C compiler; any will do.
+	compiler=(gcc libc6-dev)
+	! command -v gcc >/dev/null || compiler=()
+	install_packages mariadb-server memcached libmemcached-tools redis-server "${compiler[@]}"
 	unpack mysql-9.7 mysqld mysql-server \
 		--no-defaults --basedir=ROOT/usr --lc-messages-dir=ROOT/usr/share/mysql \
 		--plugin-dir=ROOT/usr/lib/mysql/plugin --character-sets-dir=ROOT/usr/share/mysql/charsets \
