@@ -23,6 +23,7 @@ type applier struct {
 	restarts   []restart // decided inside the transaction, carried out at its commit
 
 	actions  []func()  // for the applier to run between two transactions
+	waiters  []waiter  // for the tail to reach a position
 	lost     error     // set by the watchdog
 	wake     func()    // ends the tail's wait; nil when it was ended
 	lastWord time.Time // last event of any kind
@@ -100,6 +101,9 @@ func (e *Engine) betweenLocked() {
 		f()
 	}
 	e.advanceLocked()
+	if len(e.waiters) > 0 {
+		e.releaseLocked()
+	}
 	if !e.cfg.Source.Buffered() || e.lastWord.Sub(e.positionAt) > 100*time.Millisecond {
 		e.position, e.positionAt = e.cfg.Source.Position(), e.lastWord
 	}
@@ -341,6 +345,7 @@ func (e *Engine) rowLocked(t *table, m *mapping.Mapping, before, after *binlog.R
 		var err error
 		e.oldKeyBuf, err = m.AppendKey(e.oldKeyBuf[:0], before)
 		hadOld = !unkeyed(err)
+		t.touchLocked(e.oldKeyBuf)
 	}
 	if after == nil {
 		if hadOld {
@@ -355,6 +360,7 @@ func (e *Engine) rowLocked(t *table, m *mapping.Mapping, before, after *binlog.R
 	}
 	var err error
 	e.keyBuf, err = m.AppendKey(e.keyBuf[:0], after)
+	t.touchLocked(e.keyBuf)
 	if err != nil {
 		e.skipLocked(t, err)
 	}

@@ -304,11 +304,7 @@ type copyWorker struct {
 
 func newCopyWorker(c *copier) *copyWorker {
 	w := &copyWorker{c: c, cols: c.mapping.Columns(), loader: c.loader()}
-	exprs := make([]string, len(w.cols))
-	for i, col := range w.cols {
-		exprs[i] = c.table.SelectExpr(col)
-	}
-	w.list = strings.Join(exprs, ", ")
+	w.list = selectList(c.table, w.cols)
 	w.key = c.keyNames(c.chunkKey())
 	w.vals = make([]sql.RawBytes, len(w.cols))
 	w.dest = make([]any, len(w.cols))
@@ -316,6 +312,15 @@ func newCopyWorker(c *copier) *copyWorker {
 		w.dest[i] = &w.vals[i]
 	}
 	return w
+}
+
+// selectList spells the columns whose texts a row is made of.
+func selectList(t *binlog.Table, cols []int) string {
+	exprs := make([]string, len(cols))
+	for i, col := range cols {
+		exprs[i] = t.SelectExpr(col)
+	}
+	return strings.Join(exprs, ", ")
 }
 
 func (w *copyWorker) close() { w.loader.Close() }

@@ -72,7 +72,7 @@ func (e *Engine) Status() Status {
 			Name: t.spec.ContainerName(), Table: t.name.String(), State: t.state, Since: t.since,
 			RowsEstimated: t.estimated.Load(), RowsCopied: t.copied.Load(), CopyProgress: t.progress.Load(),
 			Inserts: t.inserts.Load(), Updates: t.updates.Load(), Deletes: t.deletes.Load(),
-			KeysSkipped: t.skipped.Load(), Resyncs: map[string]uint64{},
+			KeysSkipped: t.skipped.Load(), Verified: t.verified.load(), Resyncs: map[string]uint64{},
 		}
 		if t.live {
 			st := e.cfg.Memory.SpaceStats(t.space)

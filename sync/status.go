@@ -37,6 +37,7 @@ type TableStatus struct {
 	Deletes       int64             `json:"deletes"`
 	KeysSkipped   int64             `json:"keys_skipped"` // rows that memcached's text protocol cannot carry
 	Resyncs       map[string]uint64 `json:"resyncs"`      // copies made necessary, by reason
+	Verified      VerifyCounts      `json:"verified"`
 	LastError     string            `json:"last_error,omitempty"`
 }
 

@@ -27,6 +27,8 @@ type table struct {
 	generation int
 	cancelCopy func() // ends the copy under way; nil when there is none
 
+	watches []*watch // who looks at keys of it
+
 	goal    binlog.Position // StateWaiting, StateCatching: what the tail must reach
 	retryAt time.Time       // StateFailed
 	backoff time.Duration
@@ -40,6 +42,8 @@ type table struct {
 	updates   atomic.Int64
 	deletes   atomic.Int64
 	skipped   atomic.Int64
+
+	verified verifyCounters
 
 	skipLogged atomic.Bool
 }

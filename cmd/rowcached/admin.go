@@ -69,6 +69,7 @@ func (a *admin) handler() http.Handler {
 			return // the client went away
 		}
 	})
+	mux.HandleFunc("POST /api/v1/verify", a.verify)
 	for path, h := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace} {
 		mux.Handle("GET /debug/pprof/"+path, loopbackOnly(h))
 	}

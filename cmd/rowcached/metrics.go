@@ -60,7 +60,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // descs are the metrics that are read at each scrape.
 type descs struct {
 	connected, reconnects, lag, heartbeat, events, rows, bytes, transactions, stepped, resyncs, copied, estimated, state,
-	items, memory, limit, evictions, commands, connections, rejected, skipped *prometheus.Desc
+	items, memory, limit, evictions, commands, connections, rejected, skipped, verified *prometheus.Desc
 }
 
 func newDescs() descs {
@@ -86,6 +86,7 @@ func newDescs() descs {
 		connections:  desc("connections", "Clients connected now."),
 		rejected:     desc("connections_rejected_total", "Clients refused because of server.max_connections."),
 		skipped:      desc("keys_skipped_total", "Rows left out because memcached cannot carry their key or value.", "table"),
+		verified:     desc("verify_rows_total", "Keys compared with the database by verify: ok, or wrong, missing or extra in memory, or unsettled (changed each time it was looked at), or repaired.", "table", "result"),
 	}
 }
 
@@ -149,6 +150,12 @@ func (c *collector) table(d descs, t tableStatus, gauge, count func(*prometheus.
 	}
 	gauge(d.items, float64(t.Items), t.Name)
 	count(d.skipped, float64(t.KeysSkipped), t.Name)
+	count(d.verified, float64(t.Verified.OK), t.Name, "ok")
+	count(d.verified, float64(t.Verified.Wrong), t.Name, "wrong")
+	count(d.verified, float64(t.Verified.Missing), t.Name, "missing")
+	count(d.verified, float64(t.Verified.Extra), t.Name, "extra")
+	count(d.verified, float64(t.Verified.Unsettled), t.Name, "unsettled")
+	count(d.verified, float64(t.Verified.Repaired), t.Name, "repaired")
 }
 
 func truth(b bool) float64 {

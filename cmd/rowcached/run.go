@@ -29,9 +29,11 @@ import (
 // The engine's types under names that files of this package can use: exactly one file imports package sync, whose name
 // the standard library has too.
 type (
-	syncEngine  = rowsync.Engine
-	syncStatus  = rowsync.Status
-	tableStatus = rowsync.TableStatus
+	syncEngine    = rowsync.Engine
+	syncStatus    = rowsync.Status
+	tableStatus   = rowsync.TableStatus
+	tableResult   = rowsync.Verified
+	verifyOptions = rowsync.VerifyOptions
 )
 
 const stateCopying = rowsync.StateCopying
@@ -155,6 +157,12 @@ func daemon(ctx context.Context, c *config.Config, m *memcached, stderr io.Write
 			return engine.Run(ctx)
 		}))
 		g.Go(func() error { return showProgress(ctx, engine, stderr, log) })
+		if c.Verify.Interval > 0 {
+			g.Go(func() error {
+				engine.VerifyAlways(ctx, time.Duration(c.Verify.Interval), float64(c.Verify.Sample))
+				return nil
+			})
+		}
 	}
 	err = g.Wait()
 	log.Info("stopped")

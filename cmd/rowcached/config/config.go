@@ -20,6 +20,7 @@ type Config struct {
 	Memory       Memory         `yaml:"memory"`
 	State        State          `yaml:"state"`
 	Admin        Admin          `yaml:"admin"`
+	Verify       Verify         `yaml:"verify"`
 	MaxStaleness Duration       `yaml:"max_staleness" help:"how long rows are served while the source is away; 0: whatever the lag"`
 }
 
@@ -72,6 +73,12 @@ type State struct {
 	CheckpointInterval Duration `yaml:"checkpoint_interval" help:"how often state is written"`
 }
 
+// Verify compares memory with the database in the background.
+type Verify struct {
+	Interval Duration `yaml:"interval" help:"time between two comparisons of all tables with the database; 0: none"`
+	Sample   Share    `yaml:"sample" help:"share of each table that one comparison reads: 1%, 0.25, 100%"`
+}
+
 // Admin is the HTTP side.
 type Admin struct {
 	Listen string `yaml:"listen" help:"address of the metrics and health pages; empty: none"`
@@ -85,6 +92,7 @@ func Default() *Config {
 		Memory: Memory{Limit: 1 << 30},
 		State:  State{CheckpointInterval: Duration(10e9)},
 		Admin:  Admin{Listen: "127.0.0.1:9321"},
+		Verify: Verify{Sample: 1},
 	}
 }
 

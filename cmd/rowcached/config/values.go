@@ -106,3 +106,24 @@ func (s Setting) Set(text string) error {
 	}
 	return nil
 }
+
+// Share is a part of a whole, above 0 and at most 1, written as 5% or 0.05.
+type Share float64
+
+// UnmarshalText reads a share.
+func (s *Share) UnmarshalText(text []byte) error {
+	in := strings.TrimSpace(string(text))
+	number, percent := strings.CutSuffix(in, "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || !(v > 0 && v <= 1) {
+		return fmt.Errorf("%q is not a share of a whole; write for example 5%% or 0.05", in)
+	}
+	*s = Share(v)
+	return nil
+}
+
+// String writes the share in per cent.
+func (s Share) String() string { return strconv.FormatFloat(float64(s)*100, 'g', -1, 64) + "%" }
