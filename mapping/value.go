@@ -1,12 +1,14 @@
 package mapping
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/rowcached/rowcached/binlog"
 )
@@ -164,6 +166,9 @@ func (p *part) append(dst []byte, r *binlog.Row) ([]byte, error) {
 		if err != nil {
 			return dst, err
 		}
+		if !utf8.Valid(dst[at:]) {
+			dst = appendValid(dst[:at], bytes.Clone(dst[at:]))
+		}
 		return quote(dst, at), nil
 	case asBase64:
 		at := len(dst) + 1
@@ -199,10 +204,24 @@ func (p *part) append(dst []byte, r *binlog.Row) ([]byte, error) {
 	}
 }
 
+// appendValid appends text with U+FFFD for each byte that is no UTF-8. Servers give such text for labels whose bytes a
+// change of charset has spoilt; a JSON string cannot hold it.
+func appendValid(dst, text []byte) []byte {
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		dst = utf8.AppendRune(dst, r)
+		text = text[n:]
+	}
+	return dst
+}
+
 // unpad takes the leading zeros off the number in dst[at:], but not the one before a point.
 func unpad(dst []byte, at int) []byte {
 	n := 0
 	for at+n+1 < len(dst) && dst[at+n] == '0' && '0' <= dst[at+n+1] && dst[at+n+1] <= '9' {
+		n++
+	}
+	if at+n+1 < len(dst) && dst[at+n] == '0' && dst[at+n+1] == '-' { // servers pad the negative zero of a DOUBLE so
 		n++
 	}
 	if n == 0 {

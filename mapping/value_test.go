@@ -73,9 +73,18 @@ func TestAnEmptyDocumentIsNull(t *testing.T) {
 	}
 }
 
+// A server gives what is no UTF-8 for a label whose bytes a change of charset has spoilt.
+func TestAStringIsUTF8(t *testing.T) {
+	m := compiled(t, Spec{Value: ValueSpec{Columns: []string{"kind"}}}, users())
+	got, err := m.AppendValue(nil, query(t, users(), map[string][]byte{"kind": []byte("\xfcx\"é\xe9")}))
+	if want := `{"kind":"\ufffdx\"é\ufffd"}`; err != nil || string(got) != strings.ReplaceAll(want, `\ufffd`, "\ufffd") {
+		t.Fatalf("%q, %v", got, err)
+	}
+}
+
 func TestZerofillLosesItsZeros(t *testing.T) {
 	for text, want := range map[string]string{
-		"0000.00": "0.00", "0012.30": "12.30", "00000": "0", "0": "0", "0.5": "0.5", "100": "100", "0001e20": "1e20", "00000.00000001": "0.00000001",
+		"0000.00": "0.00", "0012.30": "12.30", "00000": "0", "0": "0", "0.5": "0.5", "100": "100", "0001e20": "1e20", "00000.00000001": "0.00000001", "00-0": "-0", "0-0.00": "-0.00",
 	} {
 		if got := string(unpad([]byte("07"+text), 2)); got != "07"+want {
 			t.Errorf("%s becomes %s, want 07%s", text, got, want)

@@ -217,18 +217,27 @@ type cell struct {
 
 // text returns the column's text as SELECT gives it, and FLOAT in the digits that float32 needs.
 func text(c column, raw []byte) string {
-	if c.kind != "float" || raw == nil || strings.Contains(c.typ, ",") {
+	bits := 64
+	switch {
+	case raw == nil || strings.ContainsAny(c.typ, ",z"): // with decimals or zerofill
+		return string(raw)
+	case c.kind == "float":
+		bits = 32
+	case c.kind != "double":
 		return string(raw)
 	}
 	v, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil {
 		return string(raw)
 	}
-	// Shortest digits that give the same float32, in the server's own style: no exponent between
-	// 1e-15 and 1e15.
-	short := strconv.FormatFloat(v, 'e', -1, 32)
+	// Shortest digits that give the same number, in the server's own style: no exponent between 1e-15 and 1e15. (CONCAT,
+	// by which the text was asked for, has an exponent earlier on MySQL.)
+	short := strconv.FormatFloat(v, 'e', -1, bits)
+	if round, err := strconv.ParseFloat(short, 64); err == nil {
+		v = round // what is written decides about the style: a FLOAT of 1e15 is kept as 999999986991104
+	}
 	if v == 0 || (abs(v) >= 1e-15 && abs(v) < 1e15) {
-		return strconv.FormatFloat(v, 'f', -1, 32)
+		return strconv.FormatFloat(v, 'f', -1, bits)
 	}
 	mantissa, exponent, _ := strings.Cut(short, "e")
 	n, _ := strconv.Atoi(exponent)
