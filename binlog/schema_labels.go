@@ -3,13 +3,15 @@ package binlog
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/bits"
 	"strings"
 )
 
-// parseLabels reads the labels of enum('a','b') or set(...): quotes are doubled, a backslash escapes.
+// parseLabels reads the labels of enum('a','b') or set(...): quotes are doubled, a backslash escapes. MySQL writes
+// x'E9' for a label that is no text.
 func parseLabels(typ string) ([]string, error) {
 	open := strings.IndexByte(typ, '(')
 	if open < 0 {
@@ -18,6 +20,8 @@ func parseLabels(typ string) ([]string, error) {
 	rest := typ[open+1:]
 	var labels []string
 	for {
+		hexadecimal := strings.HasPrefix(rest, "x'")
+		rest = strings.TrimPrefix(rest, "x")
 		if rest == "" || rest[0] != '\'' {
 			return nil, errors.New("a label does not begin with a quote")
 		}
@@ -52,7 +56,15 @@ func parseLabels(typ string) ([]string, error) {
 			}
 			label.WriteByte(c)
 		}
-		labels = append(labels, label.String())
+		text := label.String()
+		if hexadecimal {
+			b, err := hex.DecodeString(text)
+			if err != nil {
+				return nil, fmt.Errorf("label x'%s': %w", text, err)
+			}
+			text = string(b)
+		}
+		labels = append(labels, text)
 		rest = rest[i+1:]
 		switch {
 		case strings.HasPrefix(rest, ","):

@@ -214,8 +214,9 @@ func TestUnknownLabel(t *testing.T) {
 
 func TestParseLabels(t *testing.T) {
 	for typ, want := range map[string][]string{
-		`enum('a','b')`: {"a", "b"},
-		`set('')`:       {""},
+		`enum('a','b')`:         {"a", "b"},
+		`set('')`:               {""},
+		`enum(x'E9fc','x',x'')`: {"\xe9\xfc", "x", ""},
 		`enum('a''b','x\\y',',',')','\0\n\r\t\Z')`:  {"a'b", `x\y`, ",", ")", "\x00\n\r\t\x1a"},
 		`enum('é','日')  CHARACTER SET latin1 blah(`: {"é", "日"},
 	} {
@@ -227,7 +228,7 @@ func TestParseLabels(t *testing.T) {
 			t.Errorf("%s: %s", typ, diff)
 		}
 	}
-	for _, typ := range []string{"", "enum", "enum(", "enum(a)", "enum('a", "enum('a'", "enum('a',", "enum('a'x)", `enum('a\')`} {
+	for _, typ := range []string{"", "enum", "enum(", "enum(a)", "enum('a", "enum('a'", "enum('a',", "enum('a'x)", "enum(x'e')", "enum(x'zz')", "enum(x)", `enum('a\')`} {
 		if got, err := parseLabels(typ); err == nil {
 			t.Errorf("%s: %q", typ, got)
 		}
