@@ -116,7 +116,7 @@ func (m mapping) addTo(ctx context.Context, db *sql.DB, items map[string][]byte)
 		switch {
 		case c.kind == "float" && !strings.Contains(c.typ, ","):
 			// The text of a FLOAT has six digits only; as a DOUBLE it has them all.
-			list[i] = "CONCAT(" + list[i] + "+0e0)"
+			list[i] = "CONCAT(CAST(" + list[i] + " AS DOUBLE))"
 		case c.number() || c.kind == "year":
 			// The driver would parse a number and print it in Go's way.
 			list[i] = "CONCAT(" + list[i] + ")"

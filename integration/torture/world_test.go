@@ -37,7 +37,7 @@ const (
 type counts struct {
 	transactions, rolledBack, failed, rows, ddl, truncates               atomic.Int64
 	kills, stops, dumps, cuts, slowed, stalls, purges, restarts, switchs atomic.Int64
-	reads, hits, groupsRead, compared, quiets, resets                    atomic.Int64
+	reads, hits, groupsRead, compared, quiets                            atomic.Int64
 	differences                                                          atomic.Int64
 }
 
