@@ -161,12 +161,12 @@ func lru(sub, rest []byte) string {
 }
 
 func (w *worker) refreshCerts() {
-	f := w.srv.cfg.RefreshTLS
-	if f == nil {
+	t := w.srv.cfg.TLS
+	if t == nil {
 		w.out.str(protocol.ErrorLine)
 		return
 	}
-	if err := f(); err != nil {
+	if err := t.Reload(); err != nil {
 		w.out.str("ERROR " + oneLine(err.Error()) + "\r\n")
 		return
 	}

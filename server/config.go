@@ -1,7 +1,6 @@
 package server
 
 import (
-	"crypto/tls"
 	"log/slog"
 	"time"
 
@@ -26,7 +25,8 @@ type Stat struct{ Name, Value string }
 // Config says what a Server serves and how. The zero value of a field is its
 // default.
 type Config struct {
-	// Listen holds addresses: "host:port", "unix:/path", "tls:host:port".
+	// Listen holds addresses: "host:port", "unix:/path", "tls:host:port", "mtls:host:port"
+	// (clients show a certificate) and "btls:host:port" (they need none).
 	Listen          []string
 	UnixMode        uint32        // permission bits of unix sockets; 0: 0700
 	Threads         int           // loops; 0: one per usable core
@@ -43,10 +43,9 @@ type Config struct {
 	Logger    *slog.Logger
 	Version   string // of rowcached; the protocol's version is MemcachedVersion
 
-	Auth       *Users       // users of the text login or SASL; nil: no login
-	SASL       bool         // the login is SASL over the binary protocol, and nothing else is spoken
-	TLS        *tls.Config  // for "tls:" addresses
-	RefreshTLS func() error // refresh_certs; nil: ERROR
+	Auth *Users // users of the text login or SASL; nil: no login
+	SASL bool   // the login is SASL over the binary protocol, and nothing else is spoken
+	TLS  *TLS   // for "tls:" addresses; nil: none
 
 	Protocol Protocol // which of the protocols are spoken
 

@@ -15,11 +15,11 @@ import (
 // listener is one listening socket.
 type listener struct {
 	net.Listener
-	tls bool
+	tls listenTLS
 	fd  int // for stats; 0: unknown
 }
 
-func newListener(l net.Listener, secure bool) *listener {
+func newListener(l net.Listener, secure listenTLS) *listener {
 	return &listener{Listener: l, tls: secure, fd: descriptor(l)}
 }
 
@@ -36,7 +36,7 @@ func descriptor(socket any) (n int) {
 // Listen opens every address of the configuration and gives them back as they
 // were bound. It opens all or none.
 func (s *Server) Listen() ([]net.Addr, error) {
-	if len(s.listeners) > 0 {
+	if s.listening {
 		return nil, errors.New("server: Listen twice")
 	}
 	var addrs []net.Addr
@@ -50,9 +50,7 @@ func (s *Server) Listen() ([]net.Addr, error) {
 		s.listeners = append(s.listeners, l)
 		addrs = append(addrs, l.Addr())
 	}
-	if len(addrs) == 0 {
-		return nil, errors.New("server: no address to listen on")
-	}
+	s.listening = true
 	return addrs, nil
 }
 
@@ -60,8 +58,13 @@ func (s *Server) listen(address string) (*listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		return s.listenUnix(path)
 	}
-	rest, secure := strings.CutPrefix(address, "tls:")
-	if secure && s.cfg.TLS == nil {
+	secure, rest := listenPlain, address
+	for kind, scheme := range map[listenTLS]string{listenSecure: "tls:", listenMutual: "mtls:", listenOneSide: "btls:"} {
+		if after, ok := strings.CutPrefix(address, scheme); ok {
+			secure, rest = kind, after
+		}
+	}
+	if secure != listenPlain && s.cfg.TLS == nil {
 		return nil, fmt.Errorf("listen on %s: no certificate is configured (server.tls)", address)
 	}
 	network := "tcp"
@@ -98,7 +101,7 @@ func (s *Server) listenUnix(path string) (*listener, error) {
 		l.Close()
 		return nil, fmt.Errorf("listen on unix:%s: %w", path, err)
 	}
-	return newListener(l, false), nil
+	return newListener(l, listenPlain), nil
 }
 
 func (s *Server) closeListeners() {
@@ -109,8 +112,8 @@ func (s *Server) closeListeners() {
 
 // secure wraps an accepted connection of a TLS listener.
 func (s *Server) secure(l *listener, c net.Conn) net.Conn {
-	if l.tls {
-		return tls.Server(c, s.cfg.TLS)
+	if l.tls != listenPlain {
+		return tls.Server(c, s.cfg.TLS.config(l.tls))
 	}
 	return c
 }

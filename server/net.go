@@ -140,8 +140,9 @@ func (e *netEngine) serve(c *netClient) {
 	}
 	if t, ok := c.net.(*tls.Conn); ok {
 		_ = t.SetDeadline(time.Now().Add(handshakeTime))
-		if err := t.Handshake(); err != nil {
-			e.srv.handshakeErrors.Add(1)
+		err := t.Handshake()
+		e.srv.cfg.TLS.done(t, err)
+		if err != nil {
 			return
 		}
 		_ = t.SetDeadline(time.Time{})

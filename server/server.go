@@ -29,6 +29,7 @@ type Server struct {
 	started time.Time
 
 	listeners []*listener
+	listening bool // Listen was called
 
 	mu      sync.Mutex
 	workers []*worker              // guarded by mu; only grows
@@ -41,8 +42,6 @@ type Server struct {
 	verbosity  atomic.Uint32
 	engineName atomic.Value // string
 	base       baseline     // guarded by mu
-
-	handshakeErrors atomic.Uint64
 
 	prefixes prefixes
 	refusals sync.Map // Owner -> string
@@ -79,7 +78,7 @@ func New(cfg Config) (*Server, error) {
 // was already received and closes every connection. It returns when all that it
 // started has ended.
 func (s *Server) Run(ctx context.Context) error {
-	if len(s.listeners) == 0 {
+	if !s.listening {
 		return errors.New("server: Run before Listen")
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -95,6 +94,9 @@ func (s *Server) Run(ctx context.Context) error {
 			errs[i] = e.run(ctx)
 			cancel()
 		})
+	}
+	if len(engines) == 0 {
+		<-ctx.Done()
 	}
 	wg.Wait()
 	s.closeListeners()
@@ -112,7 +114,7 @@ func (s *Server) threads() int {
 func (s *Server) engines() ([]engine, error) {
 	var plain, other []*listener
 	for _, l := range s.listeners {
-		if l.tls || s.cfg.Engine == "net" || !haveLoops {
+		if l.tls != listenPlain || s.cfg.Engine == "net" || !haveLoops {
 			other = append(other, l)
 		} else {
 			plain = append(plain, l)

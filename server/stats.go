@@ -226,9 +226,7 @@ func (s *Server) statsGeneral() []Stat {
 	l.zero("slab_reassign_running", "slabs_moved", "malloc_fails", "log_worker_dropped", "log_worker_written",
 		"log_watcher_skipped", "log_watcher_sent", "log_watchers")
 	if s.cfg.TLS != nil {
-		l.count("ssl_handshake_errors", s.handshakeErrors.Load())
-		l.zero("ssl_proto_errors")
-		l.num("time_since_server_cert_refresh", int64(time.Since(s.started)/time.Second))
+		s.cfg.TLS.general(&l)
 	}
 	l.zero("unexpected_napi_ids", "round_robin_fallback")
 	l.num("bytes", m.ItemBytes)
@@ -320,7 +318,7 @@ func (s *Server) statsSettings() []Stat {
 	l.str("inline_ascii_response", "yes")
 	l.flag("ssl_enabled", c.TLS != nil, "yes", "no")
 	if c.TLS != nil {
-		l.num("ssl_verify_mode", int64(c.TLS.ClientAuth))
+		c.TLS.settings(&l)
 	}
 	l.str("num_napi_ids", "0")
 	l.str("memory_file", "(null)")

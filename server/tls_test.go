@@ -8,10 +8,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -66,12 +69,43 @@ func (a *authority) certificate(name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
+// write puts a certificate and its key into PEM files.
+func (a *authority) write(certFile, keyFile string, c tls.Certificate) {
+	a.t.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: c.Certificate[0]}, keyFile: {Type: "PRIVATE KEY", Bytes: key}} {
+		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+}
+
+// load makes a server's certificates, signed by the authority, which also is the one that clients' must be signed by.
+func (a *authority) load(o TLSOptions) *TLS {
+	a.t.Helper()
+	dir := a.t.TempDir()
+	o.Cert, o.Key, o.ClientCA = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "ca.pem")
+	a.write(o.Cert, o.Key, a.certificate("server"))
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+	if err := os.WriteFile(o.ClientCA, ca, 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	t, err := LoadTLS(o)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return t
+}
+
 // startTLS runs a server with one plain and one TLS address.
 func startTLS(t testing.TB, a *authority, change func(*Config)) (s *tester, secure string) {
 	t.Helper()
 	s = startServer(t, func(c *Config) {
 		c.Listen = append(c.Listen, "tls:127.0.0.1:0")
-		c.TLS = &tls.Config{Certificates: []tls.Certificate{a.certificate("server")}}
+		c.TLS = a.load(TLSOptions{})
 		if change != nil {
 			change(c)
 		}
@@ -116,7 +150,7 @@ func TestTLS(t *testing.T) {
 	if b, err := io.ReadAll(raw.in); strings.Contains(string(b), "VALUE") || err != nil && !isReset(err) {
 		t.Errorf("without TLS: %.50q %v", b, err)
 	}
-	eventually(t, "the failed handshake is counted", func() bool { return s.handshakeErrors.Load() == 1 })
+	eventually(t, "the failed handshake is counted", func() bool { return s.cfg.TLS.failed.Load() == 1 })
 	secure.send("mn\r\n")
 	secure.expect(protocol.MetaNoop)
 }
@@ -125,7 +159,7 @@ func TestTLS(t *testing.T) {
 func TestTLSClientCertificates(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
 	_, addr := startTLS(t, a, func(c *Config) {
-		c.TLS.ClientCAs, c.TLS.ClientAuth = a.pool, tls.RequireAndVerifyClientCert
+		c.TLS = a.load(TLSOptions{Clients: tls.RequireAndVerifyClientCert})
 	})
 	for name, certs := range map[string][]tls.Certificate{"none": nil, "of a stranger": {stranger.certificate("x")}} {
 		c, err := dialTLS(t, addr, &tls.Config{RootCAs: a.pool, Certificates: certs})
@@ -188,4 +222,96 @@ func TestTLSHandshakeLimit(t *testing.T) {
 	}
 	silent.expectEnd()
 	half.expectEnd()
+}
+
+// TestTLSListeners: an address may ask for more or less of a client than the configuration does.
+func TestTLSListeners(t *testing.T) {
+	a := newAuthority(t)
+	s := startServer(t, func(c *Config) {
+		c.Listen = []string{"tls:127.0.0.1:0", "mtls:127.0.0.1:0", "btls:127.0.0.1:0"}
+		c.TLS = a.load(TLSOptions{Clients: tls.VerifyClientCertIfGiven})
+	})
+	stranger := []tls.Certificate{newAuthority(t).certificate("x")}
+	ours := []tls.Certificate{a.certificate("client")}
+	for i, want := range []struct{ none, strange bool }{{true, false}, {false, false}, {true, true}} {
+		addr := s.listeners[i].Addr().String()
+		for _, tc := range []struct {
+			name  string
+			certs []tls.Certificate
+			want  bool
+		}{{"none", nil, want.none}, {"a stranger's", stranger, want.strange}, {"ours", ours, true}} {
+			served := false
+			conf := &tls.Config{RootCAs: a.pool, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				if len(tc.certs) == 0 {
+					return &tls.Certificate{}, nil
+				}
+				return &tc.certs[0], nil // whatever authorities the server names
+			}}
+			if c, err := dialTLS(t, addr, conf); err == nil {
+				_, _ = io.WriteString(c, "mn\r\n")
+				line, _ := c.in.ReadString('\n')
+				served = line == protocol.MetaNoop
+			}
+			if served != tc.want {
+				t.Errorf("listener %d, certificate %s: served %v", i, tc.name, served)
+			}
+		}
+	}
+}
+
+// TestTLSRefresh: refresh_certs takes a new certificate for new connections; what cannot be read changes nothing.
+func TestTLSRefresh(t *testing.T) {
+	a := newAuthority(t)
+	s, addr := startTLS(t, a, nil)
+	o := s.cfg.TLS.opts
+	name := func() string {
+		c, err := dialTLS(t, addr, &tls.Config{RootCAs: a.pool})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Conn.(*tls.Conn).ConnectionState().PeerCertificates[0].Subject.CommonName
+	}
+	plain := s.dial(t)
+	a.write(o.Cert, o.Key, a.certificate("second"))
+	if got := name(); got != "server" {
+		t.Errorf("before: %s", got)
+	}
+	plain.send("refresh_certs\r\n")
+	plain.expect(protocol.OK)
+	if got := name(); got != "second" {
+		t.Errorf("after: %s", got)
+	}
+	if err := os.WriteFile(o.Key, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plain.send("refresh_certs\r\n")
+	if line, err := plain.in.ReadString('\n'); !strings.HasPrefix(line, "ERROR server.tls: ") {
+		t.Errorf("a key that is none: %q %v", line, err)
+	}
+	if got := name(); got != "second" {
+		t.Errorf("after a failure: %s", got)
+	}
+}
+
+// TestTLSResume: a session is resumed when that is allowed, and only whole handshakes are counted as new ones.
+func TestTLSResume(t *testing.T) {
+	a := newAuthority(t)
+	for _, resume := range []bool{true, false} {
+		s, addr := startTLS(t, a, func(c *Config) { c.TLS = a.load(TLSOptions{NoResume: !resume, MinVersion: tls.VersionTLS12}) })
+		conf := &tls.Config{RootCAs: a.pool, ClientSessionCache: tls.NewLRUClientSessionCache(1), MaxVersion: tls.VersionTLS12}
+		for i := range 3 {
+			c, err := dialTLS(t, addr, conf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.send("mn\r\n")
+			c.expect(protocol.MetaNoop)
+			if got := c.Conn.(*tls.Conn).ConnectionState().DidResume; got != (resume && i > 0) {
+				t.Errorf("resume %v, connection %d: %v", resume, i, got)
+			}
+		}
+		if want := map[bool]uint64{true: 1, false: 3}[resume]; s.cfg.TLS.begun.Load() != want {
+			t.Errorf("resume %v: %d new sessions", resume, s.cfg.TLS.begun.Load())
+		}
+	}
 }

@@ -140,10 +140,12 @@ type memcached struct {
 	requests    int
 	large       bool
 	debugTime   bool
+	background  bool
+	secure      secureOptions
 }
 
 func (m *memcached) register(fs *pflag.FlagSet, file *string) {
-	fs.StringVarP(&m.port, "port", "p", "", "TCP port; 0: a free one, or none with -s")
+	fs.StringVarP(&m.port, "port", "p", "", "TCP port; -1: a free one; 0: none")
 	fs.StringVarP(&m.listen, "listen", "l", "", "addresses to listen on, separated by commas")
 	fs.StringVarP(&m.socket, "unix-socket", "s", "", "unix socket to listen on, instead of TCP")
 	fs.StringVarP(&m.mask, "unix-mask", "a", "", "access mask of the unix socket, octal")
@@ -151,7 +153,7 @@ func (m *memcached) register(fs *pflag.FlagSet, file *string) {
 	fs.VarP(&fileOrCount{file, &m.connections}, "conn-limit", "c", "a configuration file, or (a number) the most clients at once")
 	fs.StringVarP(&m.threads, "threads", "t", "", "loops")
 	fs.StringVarP(&m.itemSize, "max-item-size", "I", "", "largest value, e.g. 1m")
-	fs.StringVarP(&m.udp, "udp-port", "U", "", "accepted for memcached's sake; UDP is not served")
+	fs.StringVarP(&m.udp, "udp-port", "U", "", "without -p, the TCP port too; UDP is not served")
 	fs.StringVarP(&m.user, "user", "u", "", "the user that the daemon runs as already; it does not change users")
 	fs.CountVarP(&m.verbose, "verbose", "v", "log more; twice: still more")
 	fs.StringArrayVarP(&m.options, "extended", "o", nil, "memcached's extended options that mean something here, e.g. idle_timeout=60")
@@ -160,6 +162,7 @@ func (m *memcached) register(fs *pflag.FlagSet, file *string) {
 	fs.BoolVarP(&m.tls, "enable-ssl", "Z", false, "serve TLS")
 	fs.StringVarP(&m.protocol, "protocol", "B", "", "auto, ascii or binary (default auto)")
 	fs.StringVarP(&m.pidFile, "pidfile", "P", "", "write the process id here")
+	fs.BoolVarP(&m.background, "daemon", "d", false, "run in the background; returns once it listens")
 	fs.IntVarP(&m.backlog, "listen-backlog", "b", 0, "backlog of listening sockets")
 	fs.BoolVarP(&m.noCAS, "disable-cas", "C", false, "keep no cas numbers")
 	fs.BoolVarP(&m.noFlush, "disable-flush-all", "F", false, "refuse flush_all")
@@ -218,8 +221,12 @@ func (m *memcached) apply(c *config.Config) error {
 		if err := c.Server.MaxItemSize.UnmarshalText([]byte(m.itemSize)); err != nil {
 			return fmt.Errorf("-I: %w", err)
 		}
-		if c.Server.MaxItemSize > c.Memory.Limit/2 {
-			return fmt.Errorf("-I %s: a value may not take more than half of the memory limit (%s)", m.itemSize, c.Memory.Limit)
+		limit, hint := c.Memory.Limit, ""
+		if limit == config.Default().Memory.Limit {
+			limit, hint = 64<<20, " that memcached has without -m; pass -m"
+		}
+		if c.Server.MaxItemSize > limit/2 {
+			return fmt.Errorf("-I %s: a value may not take more than half of the memory limit (%s)%s", m.itemSize, limit, hint)
 		}
 	}
 	if m.authFile != "" {
@@ -272,16 +279,12 @@ func (m *memcached) extended(c *config.Config, option string) error {
 		return nil // about how memcached is built, or the way things are here anyhow
 	case "idle_timeout":
 		return c.Server.IdleTimeout.UnmarshalText([]byte(value))
-	case "ssl_chain_cert":
-		c.Server.TLS.Cert = value
-	case "ssl_key":
-		c.Server.TLS.Key = value
-	case "ssl_ca_cert":
-		c.Server.TLS.ClientCA = value
 	default:
+		if known, err := m.secure.set(c, name, value); known {
+			return err
+		}
 		return fmt.Errorf("-o %s: this option of memcached does not exist here", name)
 	}
-	return nil
 }
 
 // addresses makes server.listen of -p, -l, -s and -Z.
@@ -290,10 +293,17 @@ func (m *memcached) addresses(c *config.Config) error {
 		c.Server.Listen = []string{"unix:" + m.socket}
 		return nil
 	}
-	if m.port == "" && m.listen == "" && !m.tls {
+	port := m.port
+	if port == "" && m.udp != "0" {
+		port = m.udp // as with memcached, one number is for both
+	}
+	if port == "0" {
+		c.Server.Listen = []string{config.ListenNone}
 		return nil
 	}
-	port := m.port
+	if port == "" && m.listen == "" && !m.tls {
+		return nil
+	}
 	switch port {
 	case "":
 		port = "11211"
@@ -301,7 +311,7 @@ func (m *memcached) addresses(c *config.Config) error {
 		port = "0"
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return fmt.Errorf("-p %s: not a port", m.port)
+		return fmt.Errorf("-p %s: not a port", port)
 	}
 	scheme := ""
 	if m.tls {
@@ -312,7 +322,16 @@ func (m *memcached) addresses(c *config.Config) error {
 		hosts = "127.0.0.1"
 	}
 	c.Server.Listen = nil
-	for h := range strings.SplitSeq(hosts, ",") {
+	for h := range strings.FieldsFuncSeq(hosts, func(r rune) bool { return r == ',' || r == ';' }) {
+		scheme := scheme
+		for _, kind := range [...]string{"notls", "mtls", "btls"} {
+			if rest, ok := strings.CutPrefix(h, kind+":"); ok {
+				if !m.tls {
+					return fmt.Errorf("-l %s: %s means something with -Z alone", h, kind)
+				}
+				h, scheme = rest, strings.TrimPrefix(kind+":", "notls:")
+			}
+		}
 		if _, _, err := net.SplitHostPort(h); err == nil {
 			c.Server.Listen = append(c.Server.Listen, scheme+h)
 			continue

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -93,6 +97,14 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "-S", "-B", "auto"}, "needs the binary protocol"},
 		{[]string{"run", "-I", "10"}, "between 1KiB and 1GiB"},
 		{[]string{"run", "-m", "64", "-I", "256m"}, "half of the memory limit"},
+		{[]string{"run", "-I", "256m"}, "pass -m"},
+		{[]string{"run", "-l", "mtls:127.0.0.1"}, "with -Z alone"},
+		{[]string{"run", "-o", "ssl_verify_mode=4"}, "2 or 3 (required)"},
+		{[]string{"run", "-o", "ssl_min_version=9"}, "3 (1.3)"},
+		{[]string{"run", "-o", "ssl_keyformat=2"}, "PEM"},
+		{[]string{"run", "-o", "ssl_ciphers=NULL-MD5"}, "ECDHE-RSA-AES128-GCM-SHA256"},
+		{[]string{"run", "-Z"}, "server.tls.cert"},
+		{[]string{"run", "-d", "-p", "-1", "-m", "none"}, "-m none"},
 		{[]string{"run", "-u", "nobody-of-that-name"}, "unknown user"},
 		{[]string{"run", "-c", "no-such-file.yaml"}, "no-such-file.yaml"},
 		{[]string{"run", "-m", "8", "--source", "nonsense", "--table", "a.b"}, "source.dsn"},
@@ -172,6 +184,11 @@ func TestMemcachedOptions(t *testing.T) {
 		{nil, "127.0.0.1:11211"},
 		{[]string{"-p", "5"}, "127.0.0.1:5"},
 		{[]string{"-p", "-1"}, "127.0.0.1:0"},
+		{[]string{"-p", "0"}, "none"},
+		{[]string{"-p", "0", "-U", "5"}, "none"},
+		{[]string{"-U", "5"}, "127.0.0.1:5"},
+		{[]string{"-U", "0"}, "127.0.0.1:11211"},
+		{[]string{"-Z", "-o", "ssl_chain_cert=c,ssl_key=k", "-l", "notls:127.0.0.1:1,127.0.0.1:2;mtls:127.0.0.1"}, "127.0.0.1:1,tls:127.0.0.1:2,mtls:127.0.0.1:11211"},
 		{[]string{"-l", "127.0.0.2,127.0.0.1:9", "-p", "5", "-U", "5"}, "127.0.0.2:5,127.0.0.1:9"},
 		{[]string{"-l", "::1"}, "[::1]:11211"},
 		{[]string{"-s", "/tmp/s", "-a", "700"}, "unix:/tmp/s"},
@@ -185,5 +202,50 @@ func TestMemcachedOptions(t *testing.T) {
 	if c.Memory.Limit != 128<<20 || c.Server.MaxConnections != 77 || c.Server.Threads != 3 || c.Server.MaxItemSize != 2<<20 ||
 		time.Duration(c.Server.IdleTimeout) != 9*time.Second {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestBackground: -d returns when the daemon listens, which goes on in another process and writes that one's id; a
+// daemon that cannot listen is reported by the process that was started.
+func TestBackground(t *testing.T) {
+	if startedInBackground() { // this is the process that the program of the test started
+		err := run(t.Context(), strings.Split(os.Getenv("ROWCACHED_TEST_ARGS"), " "), os.Stdout, os.Stderr)
+		os.Exit(exitCode(err, os.Stderr))
+	}
+	dir := t.TempDir()
+	socket, pidFile := filepath.Join(dir, "s"), filepath.Join(dir, "pid")
+	args := []string{"run", "-d", "-m", "8", "-A", "-s", socket, "-P", pidFile, "--admin.listen="}
+	t.Setenv("ROWCACHED_TEST_ARGS", strings.Join(args, " "))
+	before := os.Args
+	os.Args = []string{before[0], "-test.run=^TestBackground$"}
+	defer func() { os.Args = before }()
+	var stderr bytes.Buffer
+	if err := run(t.Context(), args, &stderr, &stderr); err != nil {
+		t.Fatalf("%v\n%s", err, stderr.String())
+	}
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatalf("-d returned, and nobody listens: %v", err)
+	}
+	defer conn.Close()
+	pid, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "stats\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	if line, err := in.ReadString('\n'); strings.TrimSpace(line) != "STAT pid "+strings.TrimSpace(string(pid)) {
+		t.Errorf("%q %v, and %q in the pid file", line, err, pid)
+	}
+	if err := run(t.Context(), args, &stderr, &stderr); !errors.Is(err, errReported) || !strings.Contains(stderr.String(), "another program listens there") {
+		t.Errorf("the second daemon on one socket: %v\n%s", err, stderr.String())
+	}
+	if _, err := io.WriteString(conn, "shutdown\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, in); err != nil {
+		t.Error(err)
 	}
 }

@@ -66,6 +66,9 @@ Without a source it is a plain memcached.`,
 			if err != nil {
 				return err
 			}
+			if f.background && !startedInBackground() {
+				return inBackground(cmd.Context(), cmd.ErrOrStderr())
+			}
 			return daemon(cmd.Context(), c, &f.memcached, cmd.ErrOrStderr())
 		},
 	}
@@ -148,6 +151,10 @@ func daemon(ctx context.Context, c *config.Config, m *memcached, stderr io.Write
 		meters.collect(store, srv, source, engine)
 		h := &admin{config: c, meters: meters, store: store, server: srv, source: source, engine: engine, waiting: &waiting, started: time.Now()}
 		g.Go(ending(func() error { return serveHTTP(ctx, l, h.handler()) }))
+	}
+	if err := reportReady(m.verbose > 0); err != nil {
+		stop()
+		return errors.Join(err, g.Wait())
 	}
 	if engine != nil {
 		g.Go(ending(func() error {
@@ -270,6 +277,9 @@ func serverConfig(c *config.Config, m *memcached, store *memory.Store, engine *s
 		NoFlush: m.noFlush, NoDump: m.noDump, NoWatch: m.noWatch, NoCAS: m.noCAS,
 		Clock: store.Now,
 	}
+	if len(sc.Listen) == 1 && sc.Listen[0] == config.ListenNone {
+		sc.Listen = nil
+	}
 	if m.debugTime {
 		sc.DebugTime = store.AdjustClock
 	}
@@ -299,34 +309,13 @@ func serverConfig(c *config.Config, m *memcached, store *memory.Store, engine *s
 		sc.Auth = users
 	}
 	if c.Server.TLS.Cert != "" {
-		conf, err := serverTLS(c)
+		conf, err := serverTLS(c, m)
 		if err != nil {
 			return sc, err
 		}
-		sc.TLS = conf
+		sc.TLS, sc.Settings = conf, m.secure.settings()
 	}
 	return sc, nil
-}
-
-func serverTLS(c *config.Config) (*tls.Config, error) {
-	t := c.Server.TLS
-	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
-	if err != nil {
-		return nil, fmt.Errorf("server.tls: %w", err)
-	}
-	conf := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	if t.ClientCA != "" {
-		pem, err := os.ReadFile(t.ClientCA)
-		if err != nil {
-			return nil, fmt.Errorf("server.tls.client_ca: %w", err)
-		}
-		conf.ClientCAs = x509.NewCertPool()
-		if !conf.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("server.tls.client_ca: %s holds no certificate in PEM form", t.ClientCA)
-		}
-		conf.ClientAuth = tls.RequireAndVerifyClientCert
-	}
-	return conf, nil
 }
 
 // extraStats answers stats replication and stats tables.

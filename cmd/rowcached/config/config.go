@@ -43,7 +43,7 @@ type SourceTLS struct {
 
 // Server is the memcached side.
 type Server struct {
-	Listen         []string  `yaml:"listen" help:"addresses to serve on: host:port, unix:/path, tls:host:port"`
+	Listen         []string  `yaml:"listen" help:"addresses to serve on: host:port, unix:/path, tls:host:port (mtls: and btls: with and without clients' certificates)"`
 	Threads        int       `yaml:"threads" help:"loops; 0: one for each core"`
 	Engine         string    `yaml:"engine" help:"auto, epoll, io_uring or net"`
 	MaxConnections int       `yaml:"max_connections" help:"clients at once"`
@@ -60,6 +60,9 @@ type ServerTLS struct {
 	Cert     string `yaml:"cert" help:"file of the certificate for tls: addresses"`
 	Key      string `yaml:"key" help:"file of its private key"`
 	ClientCA string `yaml:"client_ca" help:"file of the authorities that sign clients' certificates"`
+
+	VerifyClients string `yaml:"verify_clients" help:"clients' certificates: none, optional or required; empty: required with client_ca, else none"`
+	MinVersion    string `yaml:"min_version" help:"oldest TLS version: 1.0, 1.1, 1.2 or 1.3; empty: 1.2"`
 }
 
 // Memory bounds the memory tier.
@@ -83,6 +86,9 @@ type Verify struct {
 type Admin struct {
 	Listen string `yaml:"listen" help:"address of the metrics and health pages; empty: none"`
 }
+
+// ListenNone among server.listen stands for no address at all.
+const ListenNone = "none"
 
 // Default gives the configuration of an empty file.
 func Default() *Config {
@@ -122,6 +128,8 @@ func (c *Config) Validate() error {
 		fault("%s: %q is none of %s", key, value, strings.Join(words, ", "))
 	}
 	oneOf("source.tls.mode", c.Source.TLS.Mode, "disabled", "preferred", "required", "verify-ca", "verify-identity")
+	oneOf("server.tls.verify_clients", c.Server.TLS.VerifyClients, "", "none", "optional", "required")
+	oneOf("server.tls.min_version", c.Server.TLS.MinVersion, "", "1.0", "1.1", "1.2", "1.3")
 	oneOf("server.engine", c.Server.Engine, "auto", "epoll", "io_uring", "net")
 	oneOf("server.unmapped", c.Server.Unmapped, mapping.PolicyCacheOnly, mapping.PolicyDisabled)
 	if t := c.Source.TLS; t.Mode == "preferred" && (t.CA != "" || t.Cert != "") {
@@ -134,7 +142,10 @@ func (c *Config) Validate() error {
 		fault("server.tls: cert and key belong together; write both or neither")
 	}
 	for _, a := range c.Server.Listen {
-		if strings.HasPrefix(a, "tls:") && c.Server.TLS.Cert == "" {
+		if a == ListenNone && len(c.Server.Listen) > 1 {
+			fault("server.listen: none and an address contradict each other")
+		}
+		if _, secure := schemeless(a); secure && c.Server.TLS.Cert == "" {
 			fault("server.listen: %s needs a certificate; set server.tls.cert and server.tls.key", a)
 		}
 	}
@@ -172,12 +183,23 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// schemeless takes "tls:", "mtls:" or "btls:" off an address.
+func schemeless(address string) (rest string, secure bool) {
+	for _, scheme := range [...]string{"tls:", "mtls:", "btls:"} {
+		if rest, ok := strings.CutPrefix(address, scheme); ok {
+			return rest, true
+		}
+	}
+	return address, false
+}
+
 // loopback tells whether only this machine can reach the address.
 func loopback(address string) bool {
 	if strings.HasPrefix(address, "unix:") {
 		return true
 	}
-	host, _, err := net.SplitHostPort(strings.TrimPrefix(address, "tls:"))
+	address, _ = schemeless(address)
+	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return true // listening reports what is wrong with it
 	}
