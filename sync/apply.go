@@ -218,7 +218,21 @@ func (e *Engine) abortLocked() {
 	if e.inTx {
 		e.batch.Truncate(e.begun)
 	}
+	stepped := e.txStepped
 	e.resetTransactionLocked()
+	if stepped {
+		// Part of it is visible, and it may not come again: the source may have lost it, or another one may answer.
+		e.hideStepped()
+	}
+}
+
+// hideStepped copies the tables again of which a transaction that was not followed to its end became visible in part.
+func (e *Engine) hideStepped() {
+	for _, t := range e.tables {
+		if t.stepped == e.transactions.Load()+1 {
+			e.restartLocked(t, "torn")
+		}
+	}
 }
 
 func (e *Engine) rollbackToLocked(name string) {
@@ -287,6 +301,7 @@ func (e *Engine) rowsLocked(ev *binlog.Event) error {
 		return nil
 	}
 	m := t.mapping
+	t.stepped = e.transactions.Load() + 1
 	var n int64
 	defer func() {
 		e.rowsSeen.Add(uint64(n))

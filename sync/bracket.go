@@ -57,6 +57,10 @@ func (e *Engine) advanceLocked() {
 			}
 		case StateCatching:
 			if e.cfg.Source.Reached(t.goal) {
+				if t.unlogged {
+					e.restartLocked(t, "schema")
+					continue
+				}
 				if e.batch.Len() > 0 {
 					e.publishLocked()
 				}
@@ -125,7 +129,7 @@ func (e *Engine) enterLocked(t *table, generation int, m *mapping.Mapping, def *
 	if t.generation != generation {
 		return nil, binlog.Position{}, nil
 	}
-	t.mapping = m
+	t.mapping, t.def, t.unlogged = m, def, false
 	o, err := ownersOf(e.tables)
 	if err != nil {
 		return nil, binlog.Position{}, errors.Join(ErrConfig, err)

@@ -2,9 +2,10 @@
 // log, applies committed transactions whole and in order, and copies a table again whenever the log
 // alone cannot tell what became of it.
 //
-// It promises G1 (truth), G2 (forward only), G3 (whole transactions) and G5 (no silent blind spot)
-// for every key of a mapped table, and holds to these invariants of ARCHITECTURE.md: I1 (one
-// writer), I3 (copy meets tail), I5 (schema belongs to a position), I7 (publish, do not trickle).
+// It promises G1 (truth), G2 (forward only), G3 (whole transactions), G5 (no silent blind spot) and
+// G6 (crash safe) for every key of a mapped table, and holds to these invariants of ARCHITECTURE.md:
+// I1 (one writer), I3 (copy meets tail), I5 (schema belongs to a position), I6 (stored state trails
+// memory; the argument is in checkpoint.go), I7 (publish, do not trickle).
 // It knows no client: the server half asks it only who owns a key.
 //
 // # Where copy meets tail

@@ -36,6 +36,9 @@ type Config struct {
 	CopyWorkers int // connections that read one table; 0: one for each core, 2 at least
 	Logger      *slog.Logger
 
+	State              *StateDir     // where what outlives the process is kept; nil: nowhere. Memory must be made with its Seeds and CASFloor.
+	CheckpointInterval time.Duration // how often it is written; 0: 10 s
+
 	// OnVisible is called with the time between a transaction's commit and its visibility, if it is set. It must not block.
 	OnVisible func(time.Duration)
 }
@@ -60,6 +63,7 @@ type Engine struct {
 	slots  chan struct{} // one for each table that may be copied at once
 
 	applier
+	cp checkpointer
 	stats
 }
 
@@ -69,6 +73,7 @@ type stats struct {
 	stepped       atomic.Uint64
 	rowsSeen      atomic.Uint64
 	positionsLost atomic.Uint64
+	checkpointAt  atomic.Int64 // unix nanoseconds; 0: never
 	lag           atomic.Int64
 	lastError     atomic.Pointer[string]
 }
@@ -103,7 +108,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer e.copies.Wait()
 	defer cancel()
 
-	if err := e.load(ctx); err != nil {
+	var list map[string]*restored
+	var loading sync.WaitGroup
+	loading.Go(func() { list = e.restore(ctx) })
+	err := e.load(ctx)
+	loading.Wait()
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -118,7 +128,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Unlock()
 
 	for {
-		err := e.follow(ctx)
+		err := e.follow(ctx, list)
+		list = nil
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -127,6 +138,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		e.noteError(err)
 		e.positionsLost.Add(1)
+		if e.cfg.State != nil {
+			e.cfg.State.forget()
+		}
 		e.log.Error("the source's log cannot be followed any further from here; copying everything again", "err", err)
 		if !sleep(ctx, time.Second) {
 			return nil
@@ -164,7 +178,7 @@ func (e *Engine) tryLoad(ctx context.Context) error {
 		if byName[def.TableName] != nil {
 			return fmt.Errorf("%w: table %s is mapped twice; map it once and list all columns there", ErrConfig, name)
 		}
-		t := &table{index: i, spec: spec, name: def.TableName, mapping: m, resyncs: map[string]uint64{}}
+		t := &table{index: i, spec: spec, name: def.TableName, mapping: m, def: def, resyncs: map[string]uint64{}}
 		t.enterLocked(StateWaiting, nil)
 		tables, byName[t.name] = append(tables, t), t
 	}
@@ -222,11 +236,15 @@ func ownersOf(tables []*table) (*owners, error) {
 	return o, nil
 }
 
-// follow attaches the tail at the present end of the log, starts every table's copy and applies until the source
-// ends for good.
-func (e *Engine) follow(ctx context.Context) error {
+// follow attaches the tail, where the restored tables' log goes on or else at the present end of the log, starts the copy of
+// every table that was not restored, and applies until the source ends for good.
+func (e *Engine) follow(ctx context.Context, list map[string]*restored) error {
 	e.dropAll()
-	if err := e.attach(ctx); err != nil {
+	resumed, err := e.resume(ctx, list)
+	if err == nil && !resumed {
+		err = e.attach(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	defer func() {
@@ -234,19 +252,49 @@ func (e *Engine) follow(ctx context.Context) error {
 		e.opened = false
 		e.mu.Unlock()
 	}()
-	ctx, cancel := context.WithCancel(ctx)
-	var guard sync.WaitGroup
-	guard.Go(func() { e.watchdog(ctx) })
-	defer guard.Wait()
-	defer cancel()
 	e.mu.Lock()
 	e.opened, e.lost, e.lastWord, e.actions = true, nil, time.Now(), nil
 	e.position = e.cfg.Source.Position()
 	for _, t := range e.tables {
-		e.beginLocked(t)
+		if t.state != StateCatching {
+			e.beginLocked(t)
+		}
 	}
+	e.betweenLocked()
 	e.mu.Unlock()
-	return e.apply(ctx)
+	return e.tail(ctx)
+}
+
+// tail applies, guarded and with checkpoints, until the source ends for good or ctx does; then the state is stored.
+func (e *Engine) tail(ctx context.Context) error {
+	guarded, cancel := context.WithCancel(ctx)
+	var guard sync.WaitGroup
+	guard.Go(func() { e.watchdog(guarded) })
+	guard.Go(func() { e.nudge(guarded) })
+	if e.cfg.State != nil {
+		guard.Go(func() { e.checkpoints(guarded) })
+	}
+	err := e.apply(ctx)
+	cancel()
+	guard.Wait()
+	if ctx.Err() != nil && e.cfg.State != nil {
+		e.lastCheckpoint()
+	}
+	return err
+}
+
+// nudge has the applier look at the tables while one waits for the tail: not all that moves the tail on is an event.
+func (e *Engine) nudge(ctx context.Context) {
+	for sleep(ctx, 20*time.Millisecond) {
+		e.mu.Lock()
+		for _, t := range e.tables {
+			if !t.goal.IsZero() && (t.state == StateWaiting || t.state == StateCatching) {
+				e.wakeLocked()
+				break
+			}
+		}
+		e.mu.Unlock()
+	}
 }
 
 // attach opens the tail; while the source cannot be reached it waits.

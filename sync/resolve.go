@@ -58,6 +58,9 @@ func (e *Engine) Status() Status {
 		Transactions: e.transactions.Load(), Stepped: e.stepped.Load(), RowsSeen: e.rowsSeen.Load(),
 		PositionsLost: e.positionsLost.Load(), Lag: time.Duration(e.lag.Load()), Ready: len(e.tables) == len(e.cfg.Specs),
 	}
+	if at := e.checkpointAt.Load(); at != 0 {
+		s.CheckpointAt = time.Unix(0, at)
+	}
 	if e.opened {
 		s.Position = e.position.String()
 	}

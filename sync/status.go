@@ -49,7 +49,8 @@ type Status struct {
 	Transactions  uint64        `json:"transactions"`
 	Stepped       uint64        `json:"transactions_stepped"` // too large to become visible in one step (G3)
 	RowsSeen      uint64        `json:"rows_seen"`
-	PositionsLost uint64        `json:"positions_lost"` // times that everything had to be copied again
+	PositionsLost uint64        `json:"positions_lost"`         // times that everything had to be copied again
+	CheckpointAt  time.Time     `json:"checkpoint_at,omitzero"` // when the state was last stored
 	LastError     string        `json:"last_error,omitempty"`
 	Tables        []TableStatus `json:"tables"`
 }

@@ -20,6 +20,7 @@ type table struct {
 	err   error
 
 	mapping *mapping.Mapping // nil until the definition was read once
+	def     *binlog.Table    // that mapping was made for
 	space   memory.Space
 	live    bool // space exists and belongs to this table
 
@@ -29,9 +30,16 @@ type table struct {
 
 	watches []*watch // who looks at keys of it
 
-	goal    binlog.Position // StateWaiting, StateCatching: what the tail must reach
-	retryAt time.Time       // StateFailed
+	goal binlog.Position // StateWaiting, StateCatching: what the tail must reach
+
+	// unlogged: StateCatching from stored rows, and the source had another definition before goal. If the log does not tell
+	// of the change until then, it never will.
+	unlogged bool
+
+	retryAt time.Time // StateFailed
 	backoff time.Duration
+
+	stepped uint64 // the number of the last transaction that had rows of it
 
 	resyncs map[string]uint64
 
@@ -47,6 +55,9 @@ type table struct {
 
 	skipLogged atomic.Bool
 }
+
+// changes counts the row changes that were followed.
+func (t *table) changes() int64 { return t.inserts.Load() + t.updates.Load() + t.deletes.Load() }
 
 // enter moves the table to a state. Needs Engine.mu.
 func (t *table) enterLocked(s State, err error) {

@@ -60,7 +60,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // descs are the metrics that are read at each scrape.
 type descs struct {
 	connected, reconnects, lag, heartbeat, events, rows, bytes, transactions, stepped, resyncs, copied, estimated, state,
-	items, memory, limit, evictions, commands, connections, rejected, skipped, verified *prometheus.Desc
+	items, memory, limit, evictions, commands, connections, rejected, skipped, verified, checkpoint *prometheus.Desc
 }
 
 func newDescs() descs {
@@ -85,6 +85,7 @@ func newDescs() descs {
 		commands:     desc("commands_total", "Commands served, by result.", "command", "result"),
 		connections:  desc("connections", "Clients connected now."),
 		rejected:     desc("connections_rejected_total", "Clients refused because of server.max_connections."),
+		checkpoint:   desc("checkpoint_timestamp_seconds", "When the state was last stored; absent until it was."),
 		skipped:      desc("keys_skipped_total", "Rows left out because memcached cannot carry their key or value.", "table"),
 		verified:     desc("verify_rows_total", "Keys compared with the database by verify: ok, or wrong, missing or extra in memory, or unsettled (changed each time it was looked at), or repaired.", "table", "result"),
 	}
@@ -111,6 +112,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(d.lag, st.Lag.Seconds())
 		if !src.HeartbeatAt.IsZero() {
 			gauge(d.heartbeat, float64(src.HeartbeatAt.UnixNano())/1e9)
+		}
+		if !st.CheckpointAt.IsZero() {
+			gauge(d.checkpoint, float64(st.CheckpointAt.UnixNano())/1e9)
 		}
 		for typ, n := range src.Events {
 			count(d.events, float64(n), typ)

@@ -92,7 +92,16 @@ func (f *configFlags) configFlagsFor(cmd *cobra.Command) {
 // keys miss until then, and /-/ready says so. The first part that ends takes the others with it.
 func daemon(ctx context.Context, c *config.Config, m *memcached, stderr io.Writer) (err error) {
 	log := logger(stderr, m.verbose)
-	store, err := memory.New(memory.Options{Limit: int64(c.Memory.Limit), MaxItemSize: int(c.Server.MaxItemSize)})
+	options := memory.Options{Limit: int64(c.Memory.Limit), MaxItemSize: int(c.Server.MaxItemSize)}
+	var state *rowsync.StateDir
+	if c.Source.DSN != "" && c.State.Dir != "" {
+		if state, err = rowsync.OpenState(c.State.Dir, log); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, state.Close()) }()
+		options.Seeds, options.CASFloor = state.Seeds(), state.CASFloor()
+	}
+	store, err := memory.New(options)
 	if err != nil {
 		return err
 	}
@@ -109,6 +118,7 @@ func daemon(ctx context.Context, c *config.Config, m *memcached, stderr io.Write
 		defer func() { err = errors.Join(err, source.Close()) }()
 		engine = rowsync.NewEngine(rowsync.Config{
 			Source: source, Memory: store, Specs: c.Tables, Logger: log, OnVisible: meters.visible,
+			State: state, CheckpointInterval: time.Duration(c.State.CheckpointInterval),
 		})
 	}
 

@@ -37,6 +37,12 @@ func Dial(t testing.TB, addr string) *Client {
 	return c
 }
 
+// Connect is Dial for a server that may be gone: the caller closes the connection, and takes no more from it than Fetch.
+func Connect(addr string) (*Client, error) { return dial(addr) }
+
+// Fetch is Get with an error.
+func (c *Client) Fetch(keys ...string) (map[string][]byte, error) { return c.get(keys...) }
+
 func dial(addr string) (*Client, error) {
 	network := "tcp"
 	if strings.HasPrefix(addr, "/") {

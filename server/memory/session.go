@@ -160,7 +160,7 @@ const (
 // visible applies the rules of spaces, flush_all and expiry.
 func (s *Store) visible(it Item, m uint32, now int64) sight {
 	if sp := metaSpace(m); sp != 0 {
-		if s.spaces.state(sp) != spaceOpen || m&metaTomb != 0 {
+		if s.spaces.state(sp) != spaceOpen || m&metaTomb != 0 || s.spaces.hidden.Load() {
 			return seenHidden
 		}
 	} else if it.seq() <= s.flush.seq.Load() {

@@ -33,6 +33,7 @@ type spaceTable struct {
 	states [maxSpaces]atomic.Uint32
 	counts [maxSpaces]spaceCount
 	dirty  atomic.Bool // a space was dropped or opened: there is something to sweep
+	hidden atomic.Bool // the rows of all spaces are withheld
 }
 
 type spaceCount struct {
@@ -69,6 +70,9 @@ func (s *Store) OpenSpace(sp Space) {
 		s.wakeKeeper()
 	}
 }
+
+// HideRows withholds the rows of every space from sessions, or gives them back; batches and loaders go on.
+func (s *Store) HideRows(hide bool) { s.spaces.hidden.Store(hide) }
 
 // DropSpace makes a space's items invisible at once; their memory is reclaimed in
 // the background, after which the number may be given to another table.

@@ -22,6 +22,10 @@ type Options struct {
 	Clock func() int64
 	// NoEvict makes client writes fail with ErrNoMemory instead of evicting (memcached -M).
 	NoEvict bool
+	// Seeds of the hash, as Store.Seeds of an earlier process gave them; zero: random ones.
+	Seeds [2]uint64
+	// CASFloor is below every cas that the store chooses, whatever the clock says: Store.CASCeiling of an earlier process.
+	CASFloor uint64
 }
 
 const (
@@ -52,7 +56,7 @@ type Store struct {
 	epoch   atomic.Uint64 // 1 at first
 
 	seq     atomic.Uint64 // of the last change
-	casBase uint64        // wall clock in nanoseconds at start
+	casBase uint64        // wall clock in nanoseconds at start, or Options.CASFloor
 	flush   struct {
 		seq atomic.Uint64 // unmapped items up to this change are gone
 		at  atomic.Int64  // unix seconds at which seq will be set; 0 none
@@ -95,6 +99,9 @@ func New(o Options) (*Store, error) {
 		return nil, fmt.Errorf("seed the hash: %w", err)
 	}
 	s.seeds = seeds{binary.LittleEndian.Uint64(random[:]), binary.LittleEndian.Uint64(random[8:]) | 1}
+	if o.Seeds != [2]uint64{} {
+		s.seeds = seeds{o.Seeds[0], o.Seeds[1] | 1}
+	}
 
 	s.clock.read = o.Clock
 	s.clock.injected = o.Clock != nil
@@ -102,7 +109,7 @@ func New(o Options) (*Store, error) {
 		s.clock.read = wallClock
 	}
 	s.started = s.clock.read() - 2
-	s.casBase = uint64(nanoClock())
+	s.casBase = max(uint64(nanoClock()), o.CASFloor)
 	s.tick()
 	s.epoch.Store(1)
 	s.members.all.Store(&[]*participant{})
