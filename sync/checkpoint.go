@@ -156,7 +156,7 @@ func (e *Engine) imagedLocked() (binlog.Position, []imaged) {
 	var list []imaged
 	for _, t := range e.tables {
 		if t.state == StateReady {
-			list = append(list, imaged{t, t.generation, t.changes(), t.def, t.space})
+			list = append(list, imaged{t, t.generation, t.changesLocked(), t.def, t.space})
 		}
 	}
 	return e.cfg.Source.Position(), list

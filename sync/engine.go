@@ -287,6 +287,9 @@ func (e *Engine) tail(ctx context.Context) error {
 func (e *Engine) nudge(ctx context.Context) {
 	for sleep(ctx, 20*time.Millisecond) {
 		e.mu.Lock()
+		if len(e.waiters) > 0 {
+			e.wakeLocked()
+		}
 		for _, t := range e.tables {
 			if !t.goal.IsZero() && (t.state == StateWaiting || t.state == StateCatching) {
 				e.wakeLocked()

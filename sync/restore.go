@@ -111,7 +111,7 @@ func (e *Engine) resume(ctx context.Context, list map[string]*restored) (bool, e
 		t.enterLocked(StateCatching, nil)
 		e.cfg.Source.Watch(r.def)
 		// Nothing has changed since From until the first row event comes.
-		e.cp.image = append(e.cp.image, imaged{t, t.generation, t.changes(), t.def, t.space})
+		e.cp.image = append(e.cp.image, imaged{t, t.generation, t.changesLocked(), t.def, t.space})
 	}
 	o, err := ownersOf(e.tables)
 	if err != nil {

@@ -39,6 +39,7 @@ type table struct {
 	retryAt time.Time // StateFailed
 	backoff time.Duration
 
+	mended  int64  // items that were changed otherwise than by row events
 	stepped uint64 // the number of the last transaction that had rows of it
 
 	resyncs map[string]uint64
@@ -56,8 +57,10 @@ type table struct {
 	skipLogged atomic.Bool
 }
 
-// changes counts the row changes that were followed.
-func (t *table) changes() int64 { return t.inserts.Load() + t.updates.Load() + t.deletes.Load() }
+// changesLocked counts the row changes that were followed, and those that did not come from the log.
+func (t *table) changesLocked() int64 {
+	return t.inserts.Load() + t.updates.Load() + t.deletes.Load() + t.mended
+}
 
 // enter moves the table to a state. Needs Engine.mu.
 func (t *table) enterLocked(s State, err error) {

@@ -146,6 +146,7 @@ func (v *verifier) decideLocked(w *watch, keys []string, want map[string]wanted)
 // touched the key since, so nothing newer can be undone (G2).
 func (v *verifier) repairLocked(key string, is wanted, row bool) error {
 	e := v.e
+	v.t.mended++
 	if !row {
 		e.batch.Delete(v.space, []byte(key))
 		v.out.Repaired++
