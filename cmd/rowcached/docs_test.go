@@ -38,13 +38,13 @@ func TestDocumentedMetrics(t *testing.T) {
 
 // TestDocumentedFlags: every verb and flag that a document names exists.
 func TestDocumentedFlags(t *testing.T) {
-	verbs := []*cobra.Command{runCommand(), statusCommand(), verifyCommand()}
+	verbs := []*cobra.Command{runCommand(), statusCommand(), verifyCommand(), benchCommand()}
 	for _, path := range documents(t) {
 		doc, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`(?:rowcached[^\n]*? |`+"`"+`)--([a-z_.]+)`).FindAllSubmatch(doc, -1) {
+		for _, m := range regexp.MustCompile(`(?:rowcached[^\n]*? |`+"`"+`)--([a-z][a-z_.-]*)`).FindAllSubmatch(doc, -1) {
 			name := string(m[1])
 			if !slices.ContainsFunc(verbs, func(c *cobra.Command) bool { return c.Flags().Lookup(name) != nil }) {
 				t.Errorf("%s names the flag --%s, which does not exist", path, name)

@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	root.AddCommand(runCommand(), checkCommand(), statusCommand(), verifyCommand(), initCommand(), demoCommand(), versionCommand())
+	root.AddCommand(runCommand(), checkCommand(), statusCommand(), verifyCommand(), initCommand(), demoCommand(), benchCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -110,6 +110,16 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "-m", "8", "--source", "nonsense", "--table", "a.b"}, "source.dsn"},
 		{[]string{"run", "extra"}, "takes no argument"},
 		{[]string{"check"}, "no source to check"},
+		{[]string{"bench", "--workload", "nonsense"}, "it is one of get, set, mixed, multiget"},
+		{[]string{"bench", "--workload", "get,"}, "it is one of"},
+		{[]string{"bench", "--duration", "0s"}, "--duration must be positive"},
+		{[]string{"bench", "--size", "9-1"}, "--size 1: it is between 9 and"},
+		{[]string{"bench", "--size", "much"}, "64-1024"},
+		{[]string{"bench", "--key", "k"}, "bench:{n}"},
+		{[]string{"bench", "--any-value"}, "--no-fill"},
+		{[]string{"bench", "--threads", "51"}, "between 1 and 50"},
+		{[]string{"bench", "--address", "a:b:c"}, "not an address"},
+		{[]string{"bench", "here"}, "takes no argument"},
 		{[]string{"chek"}, "did you mean check?"},
 	} {
 		var stderr bytes.Buffer
