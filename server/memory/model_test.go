@@ -528,8 +528,19 @@ func TestModel(t *testing.T) {
 					t.Fatalf("after %d operations: %v", n, err)
 				}
 			}
-		case 24, 25, 26, 27:
+		case 24, 25, 26:
 			m.compare(m.rowKey())
+		case 27:
+			switch m.r.IntN(4) {
+			case 0:
+				m.group()
+			case 1:
+				m.create()
+			case 2:
+				m.conditional()
+			default:
+				m.vivify()
+			}
 		default:
 			m.compare(m.key())
 		}

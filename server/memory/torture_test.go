@@ -123,6 +123,7 @@ func (tt *torturer) publisher() (step func(r *rand.Rand), end func()) {
 func (tt *torturer) reader() (step func(r *rand.Rand), end func()) {
 	c := tt.s.NewSession()
 	seen := make([]uint64, tt.groups)
+	keys, items := make([][]byte, tt.width), make([]Item, tt.width)
 	var key, scratch []byte
 	scratch = make([]byte, 0, 1<<16)
 	return func(r *rand.Rand) {
@@ -131,9 +132,21 @@ func (tt *torturer) reader() (step func(r *rand.Rand), end func()) {
 			g := r.IntN(tt.groups)
 			var first uint64
 			hits := 0
+			together := r.IntN(2) == 0
+			if together {
+				for i := range tt.width {
+					keys[i] = groupKey(keys[i], g, i)
+				}
+				c.GetAll(keys, items)
+			}
 			for i := range tt.width {
 				key = groupKey(key, g, i)
-				it := c.Get(key)
+				var it Item
+				if together {
+					it = items[i]
+				} else {
+					it = c.Get(key)
+				}
 				if !it.OK() {
 					continue
 				}
