@@ -336,7 +336,7 @@ func (w *worker) binarySet(c *conn, after []byte) int {
 		mode = memory.CAS
 	}
 	c.store = storage{size: size, mode: mode, cas: b.CAS}
-	if line := w.reserve(&c.store, key, flags, expire); line != "" {
+	if line := w.reserve(&c.store, key, flags, expire, len(after)); line != "" {
 		switch line {
 		case retry:
 			return tryAgain

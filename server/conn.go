@@ -32,6 +32,7 @@ type conn struct {
 	swallow int        // bytes to be thrown away before the next command
 	keys    getCommand // of phaseKeys
 	login   loginState
+	stall   stall
 
 	info *connInfo
 }

@@ -57,7 +57,11 @@ func dial(t testing.TB, network, addr string) *client {
 	return &client{c, t, bufio.NewReaderSize(c, 64<<10)}
 }
 
-func (x *tester) dial(t testing.TB) *client { return dial(t, "tcp", x.addr) }
+func (x *tester) dial(t testing.TB) *client {
+	c := dial(t, "tcp", x.addr)
+	x.clients = append(x.clients, c)
+	return c
+}
 
 func (c *client) send(s string) {
 	c.t.Helper()

@@ -31,6 +31,8 @@ type loop struct {
 	events   []unix.EpollEvent
 	draining bool
 	swept    int64
+	turn     int // bytes that may still be sent in the turn of the connection being served
+	presser  presser
 }
 
 // socket is a connection of the epoll engine.
@@ -42,6 +44,7 @@ type socket struct {
 	queued bool    // in again
 	unread bool    // there may be input that epoll will not report again
 	ended  bool    // the client has closed its side: read until that is found
+	cut    bool    // out waits for another turn, not for the client
 }
 
 // connEvents: epoll reports each change once. A read that fills less than its
@@ -135,11 +138,14 @@ func (l *loop) run() error {
 				}
 			}
 			if ls := l.acc.find(int(ev.Fd)); ls != nil {
-				l.acc.accept(ls, l.mb, l.adopt)
+				l.acc.accept(ls, l.mb, l.adopt) // those beyond a turn are reported again
 			}
 		}
 		l.serveAgain()
 		l.sweep()
+		if l.srv.pressing.Load() {
+			press(&l.presser, l.srv, l.waiting, l.drop)
+		}
 	}
 }
 
@@ -153,6 +159,9 @@ func (l *loop) wait() (int, error) {
 	timeout := -1
 	if l.srv.cfg.IdleTimeout > 0 {
 		timeout = 1000
+	}
+	if l.srv.pressing.Load() {
+		timeout = int(pressEvery / time.Millisecond)
 	}
 	if l.draining {
 		timeout = 50
@@ -189,6 +198,10 @@ func (l *loop) handle(s *socket, events uint32) {
 		s.ended = s.ended || events&input != unix.EPOLLIN
 	}
 	if s.out != nil {
+		if s.cut {
+			return // it has its turn in any case
+		}
+		l.turn = turnBytes
 		if events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) == 0 || !l.resume(s) {
 			return
 		}
@@ -204,7 +217,7 @@ func (l *loop) handle(s *socket, events uint32) {
 
 // later gives the connection another turn after the others had theirs.
 func (l *loop) later(s *socket) {
-	if !s.queued && s.out == nil && l.sockets[s.fd] == s {
+	if !s.queued && (s.out == nil || s.cut) && l.sockets[s.fd] == s {
 		s.queued = true
 		l.again = append(l.again, s)
 	}
@@ -212,6 +225,7 @@ func (l *loop) later(s *socket) {
 
 // read takes in what has arrived, once, and serves it.
 func (l *loop) read(s *socket) {
+	l.turn = turnBytes
 	var n int
 	var e syscall.Errno
 	var data []byte
@@ -306,7 +320,7 @@ func (l *loop) feed(s *socket, data []byte) {
 		if !more {
 			break
 		}
-		if w.srv.cfg.RequestsPerTurn > 0 && len(data) > 0 {
+		if (w.srv.cfg.RequestsPerTurn > 0 || l.turn <= 0) && len(data) > 0 {
 			l.hold(s, data)
 			l.later(s)
 			return
@@ -318,6 +332,7 @@ func (l *loop) feed(s *socket, data []byte) {
 // hold keeps input that was not used up.
 func (l *loop) hold(s *socket, data []byte) {
 	s.note(s.out != nil)
+	l.charge(s, data)
 	if len(data) == 0 {
 		s.held = nil
 		return
@@ -329,16 +344,48 @@ func (l *loop) hold(s *socket, data []byte) {
 	s.held = append(make([]byte, 0, len(data)+512), data...)
 }
 
-// serveAgain gives connections another turn that had more input than fits in one.
+// charge notes what is held for the connection while it waits for its client.
+func (l *loop) charge(s *socket, held []byte) {
+	n := s.conn.waiting(held)
+	if s.out != nil {
+		n += s.out.cost()
+	}
+	l.srv.hold(&s.conn, n)
+}
+
+// waiting gives the connections that wait for their clients.
+func (l *loop) waiting(yield func(victim[*socket]) bool) {
+	for _, s := range l.sockets {
+		if s == nil || s.stall.cost == 0 || s.cut {
+			continue
+		}
+		cost := s.stall.cost
+		if s.out != nil {
+			cost += s.out.replaced()
+		}
+		if !yield(victim[*socket]{s, &s.conn, cost}) {
+			return
+		}
+	}
+}
+
+// serveAgain gives connections another turn that had more input, or more to be sent, than
+// fits in one.
 func (l *loop) serveAgain() {
 	list := l.again
 	l.again = nil
 	for _, s := range list {
 		s.queued = false
-		if l.sockets[s.fd] != s || s.out != nil {
+		if l.sockets[s.fd] != s || s.out != nil && !s.cut {
 			continue
 		}
-		if len(s.held) > 0 {
+		l.turn = turnBytes
+		if s.cut {
+			s.cut = false
+			if !l.resume(s) {
+				continue
+			}
+		} else if len(s.held) > 0 {
 			l.feed(s, s.held)
 		}
 		if s.unread && l.sockets[s.fd] == s && s.out == nil && !s.queued {
@@ -372,6 +419,9 @@ func (l *loop) send(s *socket) sendResult {
 	s.out = l.w.out
 	l.w.out = newOutput(l.srv.cfg.NoCAS)
 	l.w.sess.Release()
+	if s.cut {
+		l.later(s)
+	}
 	return sendBlocked
 }
 
@@ -380,6 +430,9 @@ func (l *loop) send(s *socket) sendResult {
 func (l *loop) resume(s *socket) bool {
 	switch l.write(s, s.out) {
 	case sendBlocked:
+		if s.cut {
+			l.later(s)
+		}
 		return false
 	case sendFailed:
 		l.drop(s)
@@ -392,11 +445,13 @@ func (l *loop) resume(s *socket) bool {
 	}
 	if len(s.held) > 0 {
 		l.feed(s, s.held)
+	} else {
+		l.charge(s, nil)
 	}
 	return s.out == nil && s.phase != phaseClosed
 }
 
-// write sends o until it is empty or the socket is full.
+// write sends o until it is empty, the socket is full, or the turn is over (cut).
 func (l *loop) write(s *socket, o *output) sendResult {
 	l.w.count.publish()
 	for {
@@ -420,12 +475,17 @@ func (l *loop) write(s *socket, o *output) sendResult {
 			return sendFailed
 		}
 		l.w.count.add(cBytesWritten, uint64(n))
+		l.turn -= n
 		if !o.advance(n) {
 			return sendBlocked
 		}
 		o.recycle()
 		if o.waiting() {
 			o.fill()
+			if l.turn <= 0 {
+				s.cut = true
+				return sendBlocked
+			}
 			continue
 		}
 		return sendDone

@@ -195,7 +195,7 @@ func (w *worker) metaSet(c *conn, t *protocol.Text, f protocol.Fault, after []by
 		o.Vivify, o.VivifyExpire = true, w.expiry(m.Vivify)
 	}
 	c.store = storage{size: t.Bytes, op: t.Op}
-	if line := w.reserve(&c.store, key, m.Flags, w.expiry(m.TTL)); line != "" {
+	if line := w.reserve(&c.store, key, m.Flags, w.expiry(m.TTL), len(after)); line != "" {
 		if line == retry {
 			return tryAgain
 		}

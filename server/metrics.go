@@ -6,6 +6,7 @@ type Metrics struct {
 	Connections  int64
 	Accepted     uint64
 	Rejected     uint64
+	Stalled      uint64 // closed because of what was held for them
 	BytesRead    uint64
 	BytesWritten uint64
 	Engine       string
@@ -22,7 +23,7 @@ type CommandCount struct {
 func (s *Server) Metrics() Metrics {
 	t := s.totals()
 	m := Metrics{
-		Connections: s.current.Load(), Accepted: s.accepted.Load(), Rejected: s.rejected.Load(),
+		Connections: s.current.Load(), Accepted: s.accepted.Load(), Rejected: s.rejected.Load(), Stalled: s.stalled.Load(),
 		BytesRead: t[cBytesRead], BytesWritten: t[cBytesWritten],
 	}
 	m.Engine, _ = s.engineName.Load().(string)

@@ -26,6 +26,8 @@ type netEngine struct {
 	listeners []*listener
 	workers   []*sharedWorker
 	outputs   sync.Pool
+	pressed   chan struct{} // more is held for clients than is allowed
+	presser   presser       // of relieve
 
 	mu      sync.Mutex
 	clients map[*netClient]struct{} // guarded by mu
@@ -46,10 +48,17 @@ type netClient struct {
 	read   int // bytes not yet counted
 	wrote  int // bytes not yet counted
 	flat   []byte
+	pinned int64 // bytes of items in what is being sent; guarded by the engine's mu
 }
 
 func newNetEngine(s *Server, ls []*listener) engine {
-	e := &netEngine{srv: s, listeners: ls, clients: make(map[*netClient]struct{})}
+	e := &netEngine{srv: s, listeners: ls, clients: make(map[*netClient]struct{}), pressed: make(chan struct{}, 1)}
+	s.wakers = append(s.wakers, func() {
+		select {
+		case e.pressed <- struct{}{}:
+		default:
+		}
+	})
 	e.outputs.New = func() any { return newOutput(s.cfg.NoCAS) }
 	for range s.threads() {
 		e.workers = append(e.workers, &sharedWorker{w: s.worker()})
@@ -58,7 +67,9 @@ func newNetEngine(s *Server, ls []*listener) engine {
 }
 
 func (e *netEngine) run(ctx context.Context) error {
-	var accepting, serving sync.WaitGroup
+	var accepting, serving, relieving sync.WaitGroup
+	relieved := make(chan struct{})
+	relieving.Go(func() { e.relieve(relieved) })
 	errs := make([]error, len(e.listeners))
 	failed := make(chan struct{}, len(e.listeners))
 	for i, l := range e.listeners {
@@ -77,10 +88,72 @@ func (e *netEngine) run(ctx context.Context) error {
 	accepting.Wait()
 	e.closeClients()
 	serving.Wait()
+	close(relieved)
+	relieving.Wait()
 	for _, s := range e.workers {
 		s.w.sess.Close()
 	}
 	return errors.Join(errs...)
+}
+
+// relieve closes clients that do not go on while too much is held for them.
+func (e *netEngine) relieve(done <-chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case <-e.pressed:
+		}
+		for e.srv.pressing.Load() {
+			e.mu.Lock()
+			press(&e.presser, e.srv, e.waiting, (*netClient).cut)
+			e.mu.Unlock()
+			select {
+			case <-done:
+				return
+			case <-time.After(pressFast):
+			}
+		}
+	}
+}
+
+// waiting gives the clients that are waited for; with mu.
+func (e *netEngine) waiting(yield func(victim[*netClient]) bool) {
+	for c := range e.clients {
+		if c.stall.cost > 0 && !yield(victim[*netClient]{c, &c.conn, c.stall.cost + c.pinned}) {
+			return
+		}
+	}
+}
+
+// cut ends a client whose goroutine may be waiting for it.
+func (c *netClient) cut() {
+	raw := c.net
+	if t, ok := raw.(*tls.Conn); ok {
+		raw = t.NetConn() // says no goodbye, for which it might have to wait
+	}
+	raw.Close()
+}
+
+// hold notes what is held for a client, and how much it has pinned.
+func (e *netEngine) hold(c *netClient, bytes, pinned int64) {
+	if bytes < stallLeast && c.stall.cost == 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.pinned = pinned
+	e.srv.hold(&c.conn, bytes)
+}
+
+// kicked counts a client that was silent for too long.
+func (e *netEngine) kicked(c *netClient, err error) {
+	if e.srv.cfg.IdleTimeout > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		c.shared.mu.Lock()
+		defer c.shared.mu.Unlock()
+		c.shared.w.count.add(cIdleKick, 1)
+		c.shared.w.count.publish()
+	}
 }
 
 // closeClients wakes every goroutine that waits for a request, and bounds the
@@ -154,19 +227,14 @@ func (e *netEngine) serve(c *netClient) {
 	buf := make([]byte, netRead)
 	for c.phase != phaseClosed {
 		if d := e.srv.cfg.IdleTimeout; d > 0 {
-			_ = c.net.SetReadDeadline(time.Now().Add(d))
+			_ = c.net.SetDeadline(time.Now().Add(d))
 			if !e.enter(c) {
 				return
 			}
 		}
 		data, err := c.receive(&held, &buf)
 		if err != nil {
-			if d := e.srv.cfg.IdleTimeout; d > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
-				c.shared.mu.Lock()
-				c.shared.w.count.add(cIdleKick, 1)
-				c.shared.w.count.publish()
-				c.shared.mu.Unlock()
-			}
+			e.kicked(c, err)
 			return
 		}
 		c.info.lastSeen.Store(e.srv.cfg.Clock())
@@ -178,9 +246,10 @@ func (e *netEngine) serve(c *netClient) {
 			if o == nil {
 				continue
 			}
-			err := c.send(o)
-			if err != nil {
+			e.hold(c, c.waiting(data)+o.cost(), int64(o.size))
+			if err := e.send(c, o); err != nil {
 				o.drop()
+				e.kicked(c, err)
 				return
 			}
 			e.outputs.Put(o)
@@ -190,6 +259,7 @@ func (e *netEngine) serve(c *netClient) {
 		} else {
 			held = held[:0]
 		}
+		e.hold(c, c.waiting(held), 0)
 		c.note(false)
 	}
 }
@@ -243,7 +313,7 @@ func (e *netEngine) execute(c *netClient, data []byte) (used int, more bool, o *
 
 // send sends all of o. A client that does not read holds up its own goroutine
 // and nothing else; what it holds of memory is bounded by the output's size.
-func (c *netClient) send(o *output) error {
+func (e *netEngine) send(c *netClient, o *output) error {
 	_, secure := c.net.(*tls.Conn)
 	for {
 		vec := o.pending()
@@ -265,6 +335,12 @@ func (c *netClient) send(o *output) error {
 			n += int(vec[i].Len)
 		}
 		if n > 0 {
+			if d := e.srv.cfg.IdleTimeout; d > 0 {
+				_ = c.net.SetWriteDeadline(time.Now().Add(d))
+				if !e.enter(c) { // closing: what is left of the time is less
+					_ = c.net.SetWriteDeadline(time.Now().Add(min(d, drainTime)))
+				}
+			}
 			if _, err := list.WriteTo(c.net); err != nil {
 				return err
 			}
@@ -287,9 +363,9 @@ func (e *netEngine) leave(c *netClient) {
 	w.count.add(cBytesRead, uint64(c.read))
 	w.count.add(cBytesWritten, uint64(c.wrote))
 	w.count.publish()
-	e.srv.closed(&c.conn)
-	c.shared.mu.Unlock()
 	e.mu.Lock()
 	delete(e.clients, c)
 	e.mu.Unlock()
+	e.srv.closed(&c.conn)
+	c.shared.mu.Unlock()
 }

@@ -37,8 +37,9 @@ type output struct {
 	end     string // what follows todo
 	walk    *walk  // a listing that is under way
 
-	pinned bool // items and todo are pinned
-	flying int  // sends of its vectors that have not ended (io_uring)
+	pinned bool  // items and todo are pinned
+	flying int   // sends of its vectors that have not ended (io_uring)
+	held   int64 // bytes that Server.held counts for it (io_uring)
 }
 
 // found is an item to be sent.

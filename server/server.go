@@ -43,6 +43,12 @@ type Server struct {
 	engineName atomic.Value // string
 	base       baseline     // guarded by mu
 
+	held     atomic.Int64 // bytes held for clients that do not go on: see stall.go
+	pressing atomic.Bool  // more than is allowed: the engines look at their connections
+	refusing atomic.Bool  // and something was refused for it
+	stalled  atomic.Uint64
+	wakers   []func() // of the engines' loops; not changed once they run
+
 	prefixes prefixes
 	refusals sync.Map // Owner -> string
 }
@@ -164,6 +170,7 @@ func (s *Server) open(fd int, local, remote net.Addr) (*conn, bool) {
 // closed notes the end of a connection.
 func (s *Server) closed(c *conn) {
 	c.close()
+	s.hold(c, 0)
 	s.mu.Lock()
 	delete(s.conns, c.info)
 	s.mu.Unlock()

@@ -18,9 +18,10 @@ import (
 // tester is a running server of a test.
 type tester struct {
 	*Server
-	addr  string
-	store *memory.Store
-	stop  func()
+	addr    string
+	store   *memory.Store
+	stop    func()
+	clients []*client // that dial made
 }
 
 // startServer runs a server until the test ends, and checks the memory tier then.

@@ -41,7 +41,7 @@ func (w *worker) set(c *conn, t *protocol.Text, f protocol.Fault, after []byte) 
 	}
 	w.srv.prefixes.set(key)
 	c.store = storage{size: t.Bytes, mode: modeOf(t.Op), cas: t.CAS, noReply: t.NoReply, op: t.Op}
-	if line := w.reserve(&c.store, key, t.Flags, w.expiry(t.Exptime)); line != "" {
+	if line := w.reserve(&c.store, key, t.Flags, w.expiry(t.Exptime), len(after)); line != "" {
 		if line == retry {
 			return tryAgain
 		}
@@ -62,14 +62,23 @@ const (
 	tryAgain = -1
 )
 
-// reserve takes memory for s.size bytes; on failure it gives the line to answer.
-func (w *worker) reserve(s *storage, key []byte, flags uint32, expire int64) string {
+// reserve takes memory for s.size bytes, of which have are at hand; on failure it gives
+// the line to answer.
+func (w *worker) reserve(s *storage, key []byte, flags uint32, expire int64, have int) string {
 	if s.size > w.srv.cfg.MaxItemSize {
 		w.count.add(cTooLarge, 1)
 		return protocol.TooLarge
 	}
+	if have < s.size && !w.srv.mayWait(s.size) {
+		w.count.add(cNoMemory, 1)
+		return protocol.NoMemory
+	}
+	if w.reserved++; w.reserved%askEvery == 0 {
+		w.srv.checkHeld()
+	}
 	d, err := w.sess.Reserve(key, flags, expire, s.size)
 	if err == memory.ErrNoMemory {
+		w.srv.checkHeld()
 		if len(w.out.items) > 0 {
 			return retry
 		}

@@ -63,6 +63,7 @@ func newLoops(s *Server, ls []*listener) (engine, string, error) {
 		}
 		e.list = append(e.list, l)
 		a.targets = append(a.targets, l.box())
+		s.wakers = append(s.wakers, l.box().ring)
 	}
 	if ring {
 		return e, "io_uring", nil
@@ -259,10 +260,13 @@ func (a *acceptor) find(fd int) *listenSocket {
 	return nil
 }
 
-// accept takes the waiting connections of a socket. Those whose turn is the own
-// mailbox's are given to adopt.
-func (a *acceptor) accept(ls *listenSocket, own *mailbox, adopt func(arrival)) {
-	for {
+// acceptTurn is how many connections are taken before those that are there get their turn.
+const acceptTurn = 32
+
+// accept takes waiting connections of a socket. Those whose turn is the own
+// mailbox's are given to adopt. more: there may be others.
+func (a *acceptor) accept(ls *listenSocket, own *mailbox, adopt func(arrival)) (more bool) {
+	for range acceptTurn {
 		fd, sa, err := unix.Accept4(ls.fd, a.flags)
 		switch err {
 		case nil:
@@ -272,9 +276,9 @@ func (a *acceptor) accept(ls *listenSocket, own *mailbox, adopt func(arrival)) {
 			if a.refuseOne(ls) {
 				continue
 			}
-			return
+			return false
 		default:
-			return
+			return false
 		}
 		if a.spare < 0 {
 			a.spare, _ = unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -294,6 +298,7 @@ func (a *acceptor) accept(ls *listenSocket, own *mailbox, adopt func(arrival)) {
 			m.hand(arrival{c, fd})
 		}
 	}
+	return true
 }
 
 // refuseOne tells one client that the process has no descriptor left. false: there

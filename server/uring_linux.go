@@ -56,6 +56,7 @@ type ringLoop struct {
 	halted   bool          // told to stop
 	draining bool
 	swept    int64
+	presser  presser
 	err      error
 }
 
@@ -67,6 +68,7 @@ type ringEvent struct {
 	recv bool   // else: go on with the input held
 	data []byte // received
 	done int    // the buffer that is used up with data, plus one
+	ear  int    // the listening socket that has more connections, plus one; s is nil
 }
 
 // ringSocket is a connection of the io_uring engine.
@@ -160,6 +162,9 @@ func (l *ringLoop) run() error {
 		l.turn(len(l.events) == 0)
 		l.handleAll()
 		l.sweep()
+		if l.srv.pressing.Load() {
+			press(&l.presser, l.srv, l.waiting, l.drop)
+		}
 		if l.halted && !l.draining {
 			l.drain() // here, where no connection is in the middle of anything
 		}
@@ -180,6 +185,8 @@ func (l *ringLoop) turn(wait bool) {
 		switch {
 		case l.draining:
 			timeout = &unix.Timespec{Nsec: 50e6}
+		case l.srv.pressing.Load():
+			timeout = &unix.Timespec{Nsec: int64(pressEvery)}
 		case l.srv.cfg.IdleTimeout > 0:
 			timeout = &unix.Timespec{Sec: 1}
 		}
@@ -208,11 +215,10 @@ func (l *ringLoop) complete(c cqe) {
 		}
 	case aboutListen:
 		if number < len(l.acc.sockets) {
-			ls := l.acc.sockets[number]
-			l.acc.accept(ls, l.mb, l.adopt)
 			if c.flags&cqeMore == 0 && !l.draining {
-				l.poll(ls.fd, int(c.user))
+				l.poll(l.acc.sockets[number].fd, int(c.user))
 			}
+			l.accept(number)
 		}
 	case aboutRecv:
 		s := l.sockets[number]
@@ -237,6 +243,7 @@ func (l *ringLoop) complete(c cqe) {
 func (l *ringLoop) sent(s *ringSocket, res int32) {
 	o := s.sending
 	s.sending = nil
+	s.stall.begin = 0
 	o.flying--
 	if o != l.w.out && o.flying == 0 && o != s.out {
 		l.spare(o)
@@ -256,6 +263,8 @@ func (l *ringLoop) sent(s *ringSocket, res int32) {
 
 // spare keeps an output for another use; its items are given up.
 func (l *ringLoop) spare(o *output) {
+	l.srv.holdMore(-o.held)
+	o.held = 0
 	o.drop()
 	if len(l.outputs) < 64 {
 		l.outputs = append(l.outputs, o)
@@ -284,6 +293,7 @@ func (l *ringLoop) settle() {
 		n := l.newOutput()
 		o.move(n)
 		o.pin()
+		l.park(o)
 		l.w.out = n
 		l.mark = 0
 	}
@@ -305,7 +315,9 @@ func (l *ringLoop) handleAll() {
 	n := len(l.events)
 	for i := 0; i < n; i++ {
 		ev := l.events[i]
-		if ev.recv {
+		if ev.ear > 0 {
+			l.accept(ev.ear - 1)
+		} else if ev.recv {
 			l.received(ev)
 			if ev.done > 0 {
 				l.bufs.give(ev.done - 1)
@@ -340,6 +352,7 @@ func (l *ringLoop) received(ev ringEvent) {
 		switch {
 		case s.sending != nil || s.out != nil || s.going:
 			s.held = append(s.held, ev.data...)
+			l.srv.hold(&s.conn, s.waiting(s.held))
 			if len(s.held) > heldLimit && s.armed && !s.stopping {
 				l.stopReceiving(s)
 			}
@@ -477,19 +490,23 @@ func (l *ringLoop) feed(s *ringSocket, data []byte) {
 }
 
 // rest sends the rest of a reply that did not fit into the worker's output. It
-// goes round until all is sent or the client's socket is full.
+// goes round until all is sent, the client's socket is full, or others want their turn.
 func (l *ringLoop) rest(s *ringSocket) {
 	w := l.w
-	for w.out.waiting() {
+	for sent := 0; w.out.waiting(); sent += s.want {
 		l.turn(false) // may give the worker another output, which has the rest
 		if s.closing {
 			w.out.drop()
 			break
 		}
-		if s.sending != nil {
+		if s.sending != nil || sent >= turnBytes {
 			w.out.pin()
 			s.out = w.out
+			l.park(s.out)
 			w.out = l.newOutput()
+			if s.sending == nil {
+				l.goOn(s)
+			}
 			break
 		}
 		w.out.fill()
@@ -499,6 +516,32 @@ func (l *ringLoop) rest(s *ringSocket) {
 		}
 		l.mark += len(vec)
 		l.sendFrom(s, w.out, vec)
+	}
+}
+
+// park notes what an output holds that waits for a client.
+func (l *ringLoop) park(o *output) {
+	n := o.cost()
+	l.srv.holdMore(n - o.held)
+	o.held = n
+}
+
+// waiting gives the connections that wait for their clients.
+func (l *ringLoop) waiting(yield func(victim[*ringSocket]) bool) {
+	for _, s := range l.sockets {
+		if s == nil || s.closing {
+			continue
+		}
+		cost := s.stall.cost
+		if o := s.sending; o != nil && o != l.w.out && o.flying > 0 {
+			cost += (o.held + o.replaced()) / int64(o.flying)
+		}
+		if s.out != nil && s.out != s.sending && !s.going {
+			cost += s.out.held + s.out.replaced()
+		}
+		if cost > 0 && !yield(victim[*ringSocket]{s, &s.conn, cost}) {
+			return
+		}
 	}
 }
 
@@ -528,6 +571,7 @@ func (l *ringLoop) sendFrom(s *ringSocket, o *output, vec []unix.Iovec) {
 // hold keeps input that was not used up.
 func (l *ringLoop) hold(s *ringSocket, data []byte) {
 	s.note(s.sending != nil)
+	l.srv.hold(&s.conn, s.waiting(data))
 	switch {
 	case len(data) == 0:
 		s.held = nil
@@ -535,6 +579,13 @@ func (l *ringLoop) hold(s *ringSocket, data []byte) {
 		s.held = s.held[:copy(s.held, data)]
 	default:
 		s.held = append(make([]byte, 0, len(data)+512), data...)
+	}
+}
+
+// accept takes connections of a listening socket, the rest of them in another turn.
+func (l *ringLoop) accept(number int) {
+	if number < len(l.acc.sockets) && l.acc.accept(l.acc.sockets[number], l.mb, l.adopt) {
+		l.events = append(l.events, ringEvent{ear: number + 1})
 	}
 }
 

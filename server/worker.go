@@ -15,6 +15,10 @@ const longLine = 1 << 20
 // readBytes is how much one read takes in at most, which also is a connection's turn.
 const readBytes = 64 << 10
 
+// turnBytes is how many bytes of replies are sent to a connection that has more to come before
+// others get their turn.
+const turnBytes = 1 << 20
+
 // groupKeys is how many keys are looked up at once.
 const groupKeys = 32
 
@@ -40,6 +44,8 @@ type worker struct {
 	binNow  binaryStore
 	metaNow metaStore // of an ms whose block is at hand
 	again   bool      // the command at hand waits for the output to be sent
+
+	reserved uint // values that memory was asked for
 
 	keyBuf  [protocol.MaxKey + 6]byte // of a base64 key
 	itemBuf []byte                    // of a rewritten key

@@ -60,7 +60,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // descs are the metrics that are read at each scrape.
 type descs struct {
 	connected, reconnects, lag, heartbeat, events, rows, bytes, transactions, stepped, resyncs, copied, estimated, state,
-	items, memory, limit, evictions, commands, connections, rejected, skipped, verified, checkpoint *prometheus.Desc
+	items, memory, limit, evictions, commands, connections, rejected, stalled, skipped, verified, checkpoint *prometheus.Desc
 }
 
 func newDescs() descs {
@@ -86,6 +86,7 @@ func newDescs() descs {
 		connections:  desc("connections", "Clients connected now."),
 		rejected:     desc("connections_rejected_total", "Clients refused because of server.max_connections."),
 		checkpoint:   desc("checkpoint_timestamp_seconds", "When the state was last stored; absent until it was."),
+		stalled:      desc("connections_stalled_total", "Clients closed because they did not go on and too much memory was held for such."),
 		skipped:      desc("keys_skipped_total", "Rows left out because memcached cannot carry their key or value.", "table"),
 		verified:     desc("verify_rows_total", "Keys compared with the database by verify: ok, or wrong, missing or extra in memory, or unsettled (changed each time it was looked at), or repaired.", "table", "result"),
 	}
@@ -138,6 +139,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(d.connections, float64(sm.Connections))
 	count(d.rejected, float64(sm.Rejected))
+	count(d.stalled, float64(sm.Stalled))
 }
 
 func (c *collector) table(d descs, t tableStatus, gauge, count func(*prometheus.Desc, float64, ...string)) {

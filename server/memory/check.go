@@ -175,8 +175,13 @@ func (c *checker) limbos() {
 		for i := range int(l.n.Load()) {
 			c.slot(l.queue[(l.head+i)%len(l.queue)].off&^retiredLines, 0)
 		}
+		stuck := int64(0)
 		for _, off := range l.pinned {
 			c.slot(off, 0)
+			stuck += int64(c.s.itemIn(off).Size())
+		}
+		if n := l.stuck.Load(); n != stuck {
+			c.fail("%d bytes are pinned, counted as %d", stuck, n)
 		}
 		l.mu.Unlock()
 	}

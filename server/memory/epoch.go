@@ -57,6 +57,7 @@ type limbo struct {
 	bytes  atomic.Int64 // of the n; written with mu
 	pinned []uint64     // passed their epoch but are pinned; mu
 	held   atomic.Int64 // len(pinned); written with mu
+	stuck  atomic.Int64 // bytes of pinned; written with mu
 }
 
 type retired struct {
@@ -164,8 +165,10 @@ func (s *Store) part(p *participant) {
 	p.limbo.bytes.Store(0)
 	k.pinned = append(k.pinned, p.limbo.pinned...)
 	k.held.Store(int64(len(k.pinned)))
+	k.stuck.Add(p.limbo.stuck.Load())
 	p.limbo.pinned = nil
 	p.limbo.held.Store(0)
+	p.limbo.stuck.Store(0)
 }
 
 // members are all participants; the slice is replaced, never changed.
@@ -204,6 +207,7 @@ func (s *Store) drain(l *limbo, oldest uint64) int {
 		l.bytes.Add(int64(-r.size))
 		if r.off&retiredLines == 0 && metaPins(atomic.LoadUint32(metaAt(s.region.at(r.off)))) != 0 {
 			l.pinned = append(l.pinned, r.off)
+			l.stuck.Add(int64(r.size))
 			continue
 		}
 		f.give(r.off &^ retiredLines)
@@ -215,6 +219,7 @@ func (s *Store) drain(l *limbo, oldest uint64) int {
 			keep = append(keep, off)
 			continue
 		}
+		l.stuck.Add(-int64(s.itemIn(off).Size()))
 		f.give(off)
 	}
 	f.done()
@@ -222,6 +227,10 @@ func (s *Store) drain(l *limbo, oldest uint64) int {
 	l.held.Store(int64(len(keep)))
 	return f.n
 }
+
+// Reclaim frees what no session can see and nothing pins any more. Whoever stores does that
+// in passing; this is for those who want to know what is left (PinnedBytes).
+func (s *Store) Reclaim() { s.reclaim() }
 
 // reclaim drains every limbo.
 func (s *Store) reclaim() int {

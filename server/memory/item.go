@@ -233,6 +233,9 @@ func (it Item) Unpin() {
 	}
 }
 
+// Replaced tells whether the item is nobody's value any more: only views and pins keep its memory.
+func (it Item) Replaced() bool { return it.meta()&metaDead != 0 }
+
 // setMeta sets and clears state bits.
 func (it Item) setMeta(set, clear uint32) {
 	p := metaAt(it.p)

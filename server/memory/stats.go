@@ -53,6 +53,15 @@ type ClassStats struct {
 	Bytes  int64 // of the limit
 }
 
+// PinnedBytes is how many bytes of replaced, deleted and evicted items cannot be used
+// again yet because they are pinned. It may be called at any time.
+func (s *Store) PinnedBytes() (n int64) {
+	for _, p := range *s.members.all.Load() {
+		n += p.limbo.stuck.Load()
+	}
+	return n
+}
+
 // Stats takes some microseconds; the parts are not of one instant.
 func (s *Store) Stats() Stats {
 	var c counters
