@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/binary"
+	"strings"
 
 	"github.com/rowcached/rowcached/server/memory"
 	"github.com/rowcached/rowcached/server/protocol"
@@ -143,6 +144,10 @@ func (w *worker) binaryExpiry(v uint32) int64 { return w.expiry(int64(int32(v)))
 func (w *worker) binaryGet() {
 	b := &w.bin
 	at := len(w.out.buf)
+	if line := w.withheld(b.Key); line != "" {
+		w.binaryMessage(protocol.StatusTemporary, strings.TrimSuffix(strings.TrimPrefix(line, "SERVER_ERROR "), "\r\n"))
+		return
+	}
 	key, refused := w.metaRead(b.Key)
 	if refused {
 		w.out.buf = w.out.buf[:at]

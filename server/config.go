@@ -17,6 +17,9 @@ type Tables interface {
 	// "@@name.rest" is rewritten (appended to dst); any other key is given back
 	// as it is. It is called from every loop at once.
 	Resolve(dst, key []byte) (item []byte, owner Owner, err error)
+
+	// Withheld says why the keys of tables are not served at present; nil: they are. It is asked before every read.
+	Withheld() error
 }
 
 // Stat is one line of a stats reply.

@@ -34,7 +34,8 @@ const (
 	cBytesRead
 	cBytesWritten
 	cYield
-	cRefused // writes to keys of a mapped table
+	cRefused  // writes to keys of a mapped table
+	cWithheld // reads of such keys while they are too old
 	cProtocolError
 	cIdleKick
 	counterEnd

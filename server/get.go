@@ -14,7 +14,7 @@ const keysAtHand = 64 << 10
 // get executes get, gets, gat and gats.
 func (w *worker) get(t *protocol.Text) {
 	w.enter()
-	if t.Op == protocol.OpGet && len(t.Rest) == 0 && t.Key[0] != '@' && !w.srv.prefixes.on.Load() {
+	if t.Op == protocol.OpGet && len(t.Rest) == 0 && t.Key[0] != '@' && !w.srv.prefixes.on.Load() && !w.withholding() {
 		w.count.add(cGet, 1)
 		it := w.sess.Get(t.Key)
 		if it.OK() {
@@ -37,6 +37,9 @@ func (w *worker) get(t *protocol.Text) {
 // that their waits for memory overlap. It says how many bytes they took, 0 if in
 // does not begin with two of them.
 func (w *worker) getRun(in []byte) (used int) {
+	if w.withholding() {
+		return 0
+	}
 	keys := w.keys[:0]
 	for most := min(len(w.items), w.out.roomFor()); len(keys) < most; {
 		rest := in[used:]
@@ -85,6 +88,11 @@ func (w *worker) find(g getCommand, key, rest []byte) bool {
 	o := w.out
 	o.withCAS = g.withCAS()
 	before := o.place()
+	if line := w.withheldAny(key, rest); line != "" {
+		o.back(before)
+		o.str(line)
+		return false
+	}
 	at := int64(0)
 	if g.touches() {
 		at = w.expiry(g.exptime)

@@ -17,6 +17,10 @@ type metaStore struct {
 
 // metaRead finds the item key of a read; refused: the fault is answered.
 func (w *worker) metaRead(key []byte) (item []byte, refused bool) {
+	if line := w.withheld(key); line != "" {
+		w.out.str(line)
+		return nil, true
+	}
 	if w.srv.cfg.Tables == nil || len(key) < 3 || key[0] != '@' || key[1] != '@' {
 		return key, false
 	}

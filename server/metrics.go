@@ -41,6 +41,7 @@ func (s *Server) Metrics() Metrics {
 		{"flush_all", "received", cFlush},
 		{"auth", "received", cAuth}, {"auth", "error", cAuthError},
 		{"write", "refused", cRefused},
+		{"get", "withheld", cWithheld},
 	} {
 		m.Commands = append(m.Commands, CommandCount{c.command, c.result, t[c.k]})
 	}

@@ -90,6 +90,9 @@ func (testTables) Resolve(dst, key []byte) ([]byte, Owner, error) {
 	return key, 0, nil
 }
 
+// Withheld gives an error while a test withholds the rows.
+func (testTables) Withheld() error { return nil }
+
 // configFor sets a server up as a case asks, and says what memcached needs for the same.
 func configFor(t testing.TB, with []string, c *Config) (args []string, possible bool) {
 	possible = true

@@ -27,6 +27,7 @@ type applier struct {
 	lost     error     // set by the watchdog
 	wake     func()    // ends the tail's wait; nil when it was ended
 	lastWord time.Time // last event of any kind
+	freshAt  time.Time // memory holds what the source held then
 
 	position   binlog.Position // the source's, a moment ago: the source itself belongs to the applier
 	positionAt time.Time
@@ -162,6 +163,7 @@ func (e *Engine) handleLocked(ev *binlog.Event) error {
 	case binlog.EventHeartbeat:
 		if !e.inTx && e.batch.Len() == 0 {
 			e.lag.Store(0)
+			e.freshLocked(e.lastWord)
 		}
 	default:
 		panic(fmt.Sprintf("sync: event kind %d is not known here", ev.Kind))
@@ -182,6 +184,7 @@ func (e *Engine) commitLocked() {
 	e.resetTransactionLocked()
 	if len(restarts) == 0 {
 		if e.batch.Len() == 0 {
+			e.freshLocked(freshAsOf(e.commit))
 			e.pending = e.pending[:0]
 		}
 		return
@@ -281,6 +284,9 @@ func (e *Engine) publishLocked() {
 			e.cfg.OnVisible(d)
 		}
 		e.lag.Store(int64(d))
+	}
+	if n := len(e.pending); n > 0 {
+		e.freshLocked(freshAsOf(e.pending[n-1]))
 	}
 	e.pending = e.pending[:0]
 }

@@ -39,6 +39,11 @@ type Config struct {
 	State              *StateDir     // where what outlives the process is kept; nil: nowhere. Memory must be made with its Seeds and CASFloor.
 	CheckpointInterval time.Duration // how often it is written; 0: 10 s
 
+	// MaxStaleness bounds how old rows that are served may be: while memory has not followed the source for longer, they are
+	// withheld, with an error, or as misses when StaleMiss is set. 0: served whatever their age.
+	MaxStaleness time.Duration
+	StaleMiss    bool
+
 	// OnVisible is called with the time between a transaction's commit and its visibility, if it is set. It must not block.
 	OnVisible func(time.Duration)
 }
@@ -76,6 +81,7 @@ type stats struct {
 	checkpointAt  atomic.Int64 // unix nanoseconds; 0: never
 	lag           atomic.Int64
 	lastError     atomic.Pointer[string]
+	stale         atomic.Pointer[staleError] // nil: rows are young enough
 }
 
 // owners joins the mappings with their tables' indexes.
@@ -106,6 +112,11 @@ var ErrConfig = errors.New("the configuration does not fit the source")
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer e.copies.Wait()
+	defer cancel()
+
+	var bound sync.WaitGroup
+	bound.Go(func() { e.boundStaleness(ctx) })
+	defer bound.Wait()
 	defer cancel()
 
 	var list map[string]*restored

@@ -61,6 +61,9 @@ func (e *Engine) Status() Status {
 	if at := e.checkpointAt.Load(); at != 0 {
 		s.CheckpointAt = time.Unix(0, at)
 	}
+	if why := e.stale.Load(); why != nil {
+		s.Withheld = why.Error()
+	}
 	if e.opened {
 		s.Position = e.position.String()
 	}

@@ -121,6 +121,9 @@ func (a *admin) unready() string {
 			why += "\n"
 		}
 	}
+	if st.Withheld != "" {
+		why += st.Withheld + "\n"
+	}
 	if why == "" && !st.Ready {
 		why = "starting"
 		if st.LastError != "" {

@@ -118,6 +118,7 @@ func daemon(ctx context.Context, c *config.Config, m *memcached, stderr io.Write
 		defer func() { err = errors.Join(err, source.Close()) }()
 		engine = rowsync.NewEngine(rowsync.Config{
 			Source: source, Memory: store, Specs: c.Tables, Logger: log, OnVisible: meters.visible,
+			MaxStaleness: time.Duration(c.MaxStaleness), StaleMiss: c.StaleReads == config.StaleMiss,
 			State: state, CheckpointInterval: time.Duration(c.State.CheckpointInterval),
 		})
 	}
@@ -221,7 +222,11 @@ func newSource(c *config.Config, log *slog.Logger) (*binlog.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return binlog.NewSource(binlog.Config{Driver: d, TLS: secure, ServerID: c.Source.ServerID, Logger: log}), nil
+	bc := binlog.Config{Driver: d, TLS: secure, ServerID: c.Source.ServerID, Logger: log}
+	if c.MaxStaleness > 0 { // an idle source must say often enough that there is nothing new
+		bc.Heartbeat = min(5*time.Second, time.Duration(c.MaxStaleness)/4)
+	}
+	return binlog.NewSource(bc), nil
 }
 
 // sourceTLS makes the TLS configuration of source.tls. "preferred" takes TLS when the server offers

@@ -90,6 +90,7 @@ const (
 	StatusUnknown      Status = 0x81
 	StatusNoMemory     Status = 0x82
 	StatusNotSupported Status = 0x83
+	StatusTemporary    Status = 0x86 // temporary failure
 )
 
 // Text is the message that memcached puts into the body of such a reply.

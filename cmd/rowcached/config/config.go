@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/rowcached/rowcached/mapping"
 )
@@ -21,7 +22,8 @@ type Config struct {
 	State        State          `yaml:"state"`
 	Admin        Admin          `yaml:"admin"`
 	Verify       Verify         `yaml:"verify"`
-	MaxStaleness Duration       `yaml:"max_staleness" help:"how long rows are served while the source is away; 0: whatever the lag"`
+	MaxStaleness Duration       `yaml:"max_staleness" help:"how old rows that are served may be while the source is away or the daemon lags; 0: any age"`
+	StaleReads   string         `yaml:"stale_reads" help:"what older rows are answered with: error or miss"`
 }
 
 // Source says how to reach the database.
@@ -98,7 +100,9 @@ func Default() *Config {
 		Memory: Memory{Limit: 1 << 30},
 		State:  State{CheckpointInterval: Duration(10e9)},
 		Admin:  Admin{Listen: "127.0.0.1:9321"},
-		Verify: Verify{Sample: 1},
+
+		StaleReads: StaleError,
+		Verify:     Verify{Sample: 1},
 	}
 }
 
@@ -114,6 +118,12 @@ func (c *Config) ApplyEnvironment(lookup func(string) (string, bool)) error {
 	}
 	return nil
 }
+
+// The values of Config.StaleReads.
+const (
+	StaleError = "error"
+	StaleMiss  = "miss"
+)
 
 // Validate finds what contradicts itself before anything is opened.
 func (c *Config) Validate() error {
@@ -131,6 +141,10 @@ func (c *Config) Validate() error {
 	oneOf("server.tls.verify_clients", c.Server.TLS.VerifyClients, "", "none", "optional", "required")
 	oneOf("server.tls.min_version", c.Server.TLS.MinVersion, "", "1.0", "1.1", "1.2", "1.3")
 	oneOf("server.engine", c.Server.Engine, "auto", "epoll", "io_uring", "net")
+	oneOf("stale_reads", c.StaleReads, StaleError, StaleMiss)
+	if c.MaxStaleness != 0 && time.Duration(c.MaxStaleness) < time.Second {
+		fault("max_staleness: %s is less than 1s, the time in which an idle source is heard of", c.MaxStaleness)
+	}
 	oneOf("server.unmapped", c.Server.Unmapped, mapping.PolicyCacheOnly, mapping.PolicyDisabled)
 	if t := c.Source.TLS; t.Mode == "preferred" && (t.CA != "" || t.Cert != "") {
 		fault("source.tls: mode preferred verifies nothing and shows no certificate; write mode: verify-identity, or take ca and cert out")

@@ -102,7 +102,8 @@ func TestSizeText(t *testing.T) {
 // A setting that nothing carries out, or that contradicts another, is refused with what to write instead.
 func TestValidateRefuses(t *testing.T) {
 	for _, tc := range []struct{ in, want string }{
-		{"max_staleness: 5s\n", "max_staleness is not served yet"},
+		{"max_staleness: 500ms\n", "less than 1s"},
+		{"stale_reads: maybe\n", "is none of error, miss"},
 		{"server: {unmapped: disabled}\n", "write cache_only"},
 		{"server: {unmapped: off}\n", "none of cache_only, disabled"},
 		{"source: {dsn: x/}\ntables: [{table: a.b, load: on_demand}]\n", "write load: all"},

@@ -15,7 +15,6 @@ func (c *Config) unserved() []error {
 			errs = append(errs, fmt.Errorf("%s is not served yet; %s", key, instead))
 		}
 	}
-	refuse(c.MaxStaleness != 0, "max_staleness", "take it out, and watch rowcached_replication_lag_seconds")
 	refuse(c.Server.Unmapped == mapping.PolicyDisabled, "server.unmapped: disabled", "write cache_only")
 	for _, t := range c.Tables {
 		name := t.ContainerName()
