@@ -86,7 +86,7 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&s.Warmup, "warmup", s.Warmup, "before each round, not counted")
 	fs.IntVar(&s.Threads, "threads", s.Threads, "threads of the load side")
 	fs.IntSliceVar(&s.Pin, "pin", nil, "cores of those threads, which then do not sleep (Linux)")
-	fs.StringVar(&s.Engine, "engine", s.Engine, "of the load side: auto, epoll or net")
+	fs.StringVar(&s.Engine, "engine", s.Engine, "of the load side: auto, io_uring, epoll or net")
 	fs.StringVar(&s.Key, "key", s.Key, "keys: {n} is a number from 1 to --keys, {n:18} has leading zeros")
 	fs.BoolVar(&s.NoFill, "no-fill", false, "store nothing first")
 	fs.BoolVar(&s.AnyValue, "any-value", false, "values are the server's own: only the form of replies is checked")

@@ -71,7 +71,7 @@ func TestBenchVerb(t *testing.T) {
 	ours := servers.StartDaemon(t, "--server.listen", "127.0.0.1:0", "--server.listen", "unix:"+socket)
 	theirs := servers.StartMemcached(t, servers.Memcached1645, "-m", "64")
 	const requests = 600
-	for _, engine := range []string{"auto", "epoll", "net"} {
+	for _, engine := range []string{"io_uring", "epoll", "net"} {
 		for _, protocol := range []string{"text", "meta", "binary"} {
 			t.Run(engine+"/"+protocol, func(t *testing.T) {
 				svg := filepath.Join(t.TempDir(), "out.svg")
@@ -145,7 +145,7 @@ func paths(t *testing.T, path string) (n int) {
 // there; and a paced round sends as much as it was told to.
 func TestBenchVerbCounts(t *testing.T) {
 	theirs := servers.StartMemcached(t, servers.Memcached1645, "-m", "64")
-	for _, engine := range []string{"auto", "epoll", "net"} {
+	for _, engine := range []string{"io_uring", "epoll", "net"} {
 		if exit, output, f := measure(t, "--engine", engine, "--address", theirs.Addr, "--no-fill", "--key", "absent:{n}", "--operations", "100",
 			"--rounds", "1", "--warmup", "0s"); exit != 0 || f.Results[0].Targets[0].Rounds[0].Misses != 100 {
 			t.Errorf("%s, misses: exit %d, %+v\n%s", engine, exit, f, output)

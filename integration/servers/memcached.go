@@ -92,6 +92,9 @@ func (m *Memcached) accepts() bool {
 	return false
 }
 
+// Pid returns the server's process id.
+func (m *Memcached) Pid() int { return m.process.pid() }
+
 // Client opens a connection to the server; it is closed with the test.
 func (m *Memcached) Client(t testing.TB) *Client {
 	t.Helper()

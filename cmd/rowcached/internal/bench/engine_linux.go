@@ -37,13 +37,24 @@ func drive(ctx context.Context, engine string, w *worker, conns []net.Conn, core
 	} else {
 		defer runtime.UnlockOSThread()
 	}
+	if engine == Ring {
+		return (&ringLoop{w: w, spin: core >= 0}).run(ctx, fds)
+	}
 	return (&epollLoop{w: w, spin: core >= 0}).run(ctx, fds)
 }
 
 // chooseEngine gives the engine that a name stands for.
 func chooseEngine(name string) (string, error) {
-	if name == Auto {
-		return Epoll, nil
+	switch name {
+	case Auto:
+		if probeRing() != nil {
+			return Epoll, nil
+		}
+		return Ring, nil
+	case Ring:
+		if err := probeRing(); err != nil {
+			return "", fmt.Errorf("--engine io_uring: %w; choose auto or epoll", err)
+		}
 	}
 	return name, nil
 }

@@ -74,7 +74,7 @@ type Point struct {
 }
 
 // A Ratio compares the first target with another: the median over the rounds of one's figure through the other's in the
-// same round.
+// same round. A round in which the other got no reply counts as 0.
 type Ratio struct {
 	Address    string  `json:"address"`
 	Against    string  `json:"against"`
@@ -154,7 +154,12 @@ func (r *Result) sum() {
 			pairs[n] = [2]Round{a.Rounds[n], b.Rounds[n]}
 		}
 		through := func(f func(Round) float64) float64 {
-			return median(pairs, func(p [2]Round) float64 { return f(p[0]) / max(f(p[1]), 1e-9) })
+			return median(pairs, func(p [2]Round) float64 {
+				if f(p[1]) == 0 {
+					return 0
+				}
+				return f(p[0]) / f(p[1])
+			})
 		}
 		r.Ratios = append(r.Ratios, Ratio{
 			Address: a.Address, Against: b.Address,

@@ -33,6 +33,7 @@ const (
 const (
 	Auto  = "auto"
 	Epoll = "epoll"
+	Ring  = "io_uring"
 	Net   = "net" // a goroutine for each connection, on every system
 )
 
@@ -92,7 +93,7 @@ func (s *Spec) Validate() error {
 		oneOf("workload", s.Workload, Get, Set, Mixed, Multiget),
 		oneOf("protocol", s.Protocol, Text, Meta, Binary),
 		oneOf("distribution", s.Distribution, Uniform, Zipf),
-		oneOf("engine", s.Engine, Auto, Epoll, Net),
+		oneOf("engine", s.Engine, Auto, Epoll, Ring, Net),
 		atLeast("keys", s.Keys, 1, 1<<31),
 		atLeast("size", s.ValueMin, 0, 1<<30),
 		atLeast("size", s.ValueMax, s.ValueMin, 1<<30),

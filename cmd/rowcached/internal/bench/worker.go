@@ -120,6 +120,8 @@ func (w *worker) fault(format string, args ...any) {
 func (w *worker) tick(now time.Duration) {
 	switch {
 	case !w.counting && !w.ended && now >= w.from:
+		w.until += now - w.from // a thread that was kept waiting does not count for less time
+		w.due = max(w.due, now) // what the warm-up could not send in time is dropped
 		w.counting, w.from = true, now
 	case w.counting && w.quota < 0 && now >= w.until:
 		w.end(now)
