@@ -86,6 +86,7 @@ func (w *worker) countGets(keys, hits int) {
 // else is.
 func (w *worker) find(g getCommand, key, rest []byte) bool {
 	o := w.out
+	o.settleTodo()
 	o.withCAS = g.withCAS()
 	before := o.place()
 	if line := w.withheldAny(key, rest); line != "" {
@@ -127,7 +128,7 @@ func (w *worker) findGroup(keys [][]byte) {
 	items := w.items[:len(keys)]
 	w.sess.GetAll(keys, items)
 	o := w.out
-	direct := len(o.todo) == 0 && !o.withCAS && o.roomFor() >= len(items)
+	direct := len(o.todo) == 0 && !o.withCAS && o.fits(items)
 	hits := 0
 	for _, it := range items {
 		switch {

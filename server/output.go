@@ -69,7 +69,37 @@ func (o *output) full() bool { return !o.room() || o.waiting() }
 
 // room says that one more item, or one reply without one, can be laid out.
 func (o *output) room() bool {
-	return cap(o.buf)-len(o.buf) >= headerRoom+copyLimit && cap(o.vec)-len(o.vec) >= 4 && o.size+len(o.buf)-o.run <= outSoft
+	return cap(o.buf)-len(o.buf) >= headerRoom+copyLimit && cap(o.vec)-len(o.vec) >= 4 && o.laidOut() <= outSoft
+}
+
+// laidOut is how many bytes there are to be sent.
+func (o *output) laidOut() int { return o.size + len(o.buf) - o.run }
+
+// crowded says that another connection's replies should not be laid out behind those
+// that are there: a large one would have to be cut in two.
+func (o *output) crowded() bool {
+	return cap(o.buf)-len(o.buf) < outBytes*3/8 || o.laidOut() > outSoft*3/4 || cap(o.vec)-len(o.vec) < outVectors/4
+}
+
+// fits says that all of items can be laid out.
+func (o *output) fits(items []memory.Item) bool {
+	if !o.room() {
+		return false
+	}
+	copied, refs, size := 0, 0, o.laidOut()
+	for _, it := range items {
+		if !it.OK() {
+			continue
+		}
+		n := len(it.Wire())
+		size += n
+		if n <= copyLimit {
+			copied += n
+		} else {
+			refs++
+		}
+	}
+	return cap(o.buf)-len(o.buf)-copied >= headerRoom && cap(o.vec)-len(o.vec)-2*refs >= 4 && size <= outSoft
 }
 
 // roomFor is how many items with a reply each can be laid out.
@@ -233,11 +263,20 @@ func (o *output) recycle() {
 	clear(o.owned)
 	o.buf, o.vec, o.items, o.owned = o.buf[:0], o.vec[:0], o.items[:0], o.owned[:0]
 	o.run, o.sent, o.size = 0, 0, 0
-	if o.next == len(o.todo) {
-		o.todo, o.next, o.pinned = o.todo[:0], 0, false
+	o.settleTodo()
+	if len(o.todo) == 0 {
+		o.pinned = false
 		if cap(o.todo) > 4096 {
 			o.todo = nil
 		}
+	}
+}
+
+// settleTodo empties todo once all of it is laid out. Without it an output whose
+// sends never end all at once would carry on what it sent long ago.
+func (o *output) settleTodo() {
+	if o.next == len(o.todo) {
+		o.todo, o.next = o.todo[:0], 0
 	}
 }
 
@@ -273,6 +312,7 @@ func (o *output) drop() {
 
 // move gives what is not laid out yet to another output, which is empty.
 func (o *output) move(to *output) {
+	o.settleTodo()
 	to.todo, o.todo = o.todo, to.todo[:0]
 	to.next, o.next = o.next, 0
 	to.end, o.end = o.end, ""

@@ -457,7 +457,7 @@ func (l *ringLoop) feed(s *ringSocket, data []byte) {
 	if s.closing {
 		return
 	}
-	if w.out.full() {
+	if l.mark > 0 && w.out.crowded() {
 		// Other connections' replies fill the output: they go first.
 		l.turn(false)
 		if s.closing {
