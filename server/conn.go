@@ -26,15 +26,14 @@ type conn struct {
 	known   bool // binary is decided
 	authed  bool
 	abandon bool // close at once: unsent replies are lost
-
-	store   storage
-	scanned int        // bytes of the held input known to hold no line end
-	swallow int        // bytes to be thrown away before the next command
-	keys    getCommand // of phaseKeys
-	login   loginState
+	scanned int  // bytes of the held input known to hold no line end
+	swallow int  // bytes to be thrown away before the next command
+	info    *connInfo
 	stall   stall
 
-	info *connInfo
+	store storage
+	keys  getCommand // of phaseKeys
+	login loginState
 }
 
 // connInfo is what other goroutines may ask of a connection.

@@ -26,6 +26,7 @@ type loop struct {
 
 	sockets  []*socket // by descriptor
 	count    int
+	batch    batch
 	in       []byte
 	again    []*socket // have input left that was not served for fairness
 	events   []unix.EpollEvent
@@ -35,16 +36,16 @@ type loop struct {
 	presser  presser
 }
 
-// socket is a connection of the epoll engine.
+// socket is a connection of the epoll engine. What every request looks at comes first.
 type socket struct {
-	conn
 	fd     int
-	held   []byte  // input not used up
-	out    *output // what could not be sent; nothing is read until it is
 	queued bool    // in again
 	unread bool    // there may be input that epoll will not report again
 	ended  bool    // the client has closed its side: read until that is found
 	cut    bool    // out waits for another turn, not for the client
+	held   []byte  // input not used up
+	out    *output // what could not be sent; nothing is read until it is
+	conn
 }
 
 // connEvents: epoll reports each change once. A read that fills less than its
@@ -64,7 +65,7 @@ func newLoop(s *Server, acc *acceptor) (threadLoop, error) {
 		return nil, err
 	}
 	l := &loop{
-		srv: s, w: s.worker(), acc: acc, mb: mb, ep: ep,
+		srv: s, w: s.worker(), acc: acc, mb: mb, ep: ep, batch: newBatch(),
 		in: make([]byte, readBytes), events: make([]unix.EpollEvent, maxEvents),
 	}
 	err = l.watch(mb.wake, unix.EPOLLIN)
@@ -127,20 +128,22 @@ func (l *loop) run() error {
 		}
 		for i := range n {
 			ev := &l.events[i]
-			if int(ev.Fd) == l.mb.wake {
-				l.takeInbox()
-				continue
-			}
 			if int(ev.Fd) < len(l.sockets) {
 				if s := l.sockets[ev.Fd]; s != nil {
 					l.handle(s, ev.Events)
 					continue
 				}
 			}
+			l.serveBatch() // a stop must find no request that was received and not served
+			if int(ev.Fd) == l.mb.wake {
+				l.takeInbox()
+				continue
+			}
 			if ls := l.acc.find(int(ev.Fd)); ls != nil {
 				l.acc.accept(ls, l.mb, l.adopt) // those beyond a turn are reported again
 			}
 		}
+		l.serveBatch()
 		l.serveAgain()
 		l.sweep()
 		if l.srv.pressing.Load() {
@@ -209,6 +212,10 @@ func (l *loop) handle(s *socket, events uint32) {
 	if !s.unread || s.queued {
 		return
 	}
+	if len(s.held) == 0 && len(s.store.rest()) < directBody {
+		l.collect(s)
+		return
+	}
 	l.read(s)
 	if s.unread {
 		l.later(s)
@@ -244,25 +251,8 @@ func (l *loop) read(s *socket) {
 		room = len(l.in) - copy(l.in, s.held)
 		n, e = readOne(s.fd, l.in[len(s.held):])
 	}
-	if e != 0 {
-		switch e {
-		case unix.EAGAIN:
-			s.unread = false // also of a connection that was ended by an error: it has been taken
-		case unix.EINTR:
-		default:
-			l.drop(s)
-		}
+	if !l.took(s, n, room, e) {
 		return
-	}
-	s.unread = n == room || s.ended
-	if n == 0 {
-		l.drop(s)
-		return
-	}
-	l.w.count.add(cBytesRead, uint64(n))
-	now := l.srv.cfg.Clock()
-	if s.info.lastSeen.Load() != now {
-		s.info.lastSeen.Store(now)
 	}
 	switch {
 	case direct:
@@ -281,6 +271,33 @@ func (l *loop) read(s *socket) {
 	l.feed(s, data)
 }
 
+// took notes what a read of at most room bytes has given: n bytes or the error e.
+// false: there is nothing to be served.
+func (l *loop) took(s *socket, n, room int, e syscall.Errno) bool {
+	switch e {
+	case 0:
+	case unix.EAGAIN:
+		s.unread = false // also of a connection that was ended by an error: it has been taken
+		return false
+	case unix.EINTR:
+		return false
+	default:
+		l.drop(s)
+		return false
+	}
+	s.unread = n == room || s.ended
+	if n == 0 {
+		l.drop(s)
+		return false
+	}
+	l.w.count.add(cBytesRead, uint64(n))
+	now := l.srv.cfg.Clock()
+	if s.info.lastSeen.Load() != now {
+		s.info.lastSeen.Store(now)
+	}
+	return true
+}
+
 func grow(b []byte, room int) []byte {
 	if cap(b)-len(b) >= room {
 		return b
@@ -293,10 +310,16 @@ func grow(b []byte, room int) []byte {
 // feed serves data, which is all the input there is (held included), and keeps
 // what is not used up.
 func (l *loop) feed(s *socket, data []byte) {
+	l.serveBatch() // the worker's output has one connection's replies, or a batch's
+	used, more := l.w.serve(&s.conn, data)
+	l.proceed(s, data[used:], more)
+}
+
+// proceed sends the worker's output and goes on with data, which is what was not
+// used up, as long as there is more to be served.
+func (l *loop) proceed(s *socket, data []byte, more bool) {
 	w := l.w
 	for {
-		used, more := w.serve(&s.conn, data)
-		data = data[used:]
 		if s.abandon {
 			w.out.drop()
 			l.drop(s)
@@ -325,6 +348,9 @@ func (l *loop) feed(s *socket, data []byte) {
 			l.later(s)
 			return
 		}
+		var used int
+		used, more = w.serve(&s.conn, data)
+		data = data[used:]
 	}
 	l.hold(s, data)
 }
@@ -394,101 +420,6 @@ func (l *loop) serveAgain() {
 				l.later(s)
 			}
 		}
-	}
-}
-
-type sendResult uint8
-
-const (
-	sendDone sendResult = iota
-	sendBlocked
-	sendFailed
-)
-
-// send sends the worker's output. When the socket is full the output stays with
-// the connection, its items pinned, and the worker gets another.
-func (l *loop) send(s *socket) sendResult {
-	r := l.write(s, l.w.out)
-	if r != sendBlocked {
-		if r == sendFailed {
-			l.w.out.drop()
-		}
-		return r
-	}
-	l.w.out.pin()
-	s.out = l.w.out
-	l.w.out = newOutput(l.srv.cfg.NoCAS)
-	l.w.sess.Release()
-	if s.cut {
-		l.later(s)
-	}
-	return sendBlocked
-}
-
-// resume sends what was left over. true: all of it, and the connection reads
-// again.
-func (l *loop) resume(s *socket) bool {
-	switch l.write(s, s.out) {
-	case sendBlocked:
-		if s.cut {
-			l.later(s)
-		}
-		return false
-	case sendFailed:
-		l.drop(s)
-		return false
-	}
-	s.out = nil
-	if s.phase == phaseClosed {
-		l.drop(s)
-		return false
-	}
-	if len(s.held) > 0 {
-		l.feed(s, s.held)
-	} else {
-		l.charge(s, nil)
-	}
-	return s.out == nil && s.phase != phaseClosed
-}
-
-// write sends o until it is empty, the socket is full, or the turn is over (cut).
-func (l *loop) write(s *socket, o *output) sendResult {
-	l.w.count.publish()
-	for {
-		vec := o.pending()
-		if len(vec) == 0 {
-			if o.empty() {
-				return sendDone
-			}
-			o.recycle()
-			o.fill()
-			continue
-		}
-		n, e := writeVectors(s.fd, vec)
-		if e != 0 {
-			switch e {
-			case unix.EAGAIN:
-				return sendBlocked
-			case unix.EINTR:
-				continue
-			}
-			return sendFailed
-		}
-		l.w.count.add(cBytesWritten, uint64(n))
-		l.turn -= n
-		if !o.advance(n) {
-			return sendBlocked
-		}
-		o.recycle()
-		if o.waiting() {
-			o.fill()
-			if l.turn <= 0 {
-				s.cut = true
-				return sendBlocked
-			}
-			continue
-		}
-		return sendDone
 	}
 }
 
