@@ -60,7 +60,13 @@ func (l *loop) serveBatch() {
 	}
 	got := b.got
 	b.got, b.used = b.got[:0], 0
-	for _, r := range got {
+	for i, r := range got {
+		if i%groupKeys == 0 {
+			for _, r := range got[i:min(i+groupKeys, len(got))] {
+				l.w.warm(b.in[r.from:r.to])
+			}
+			l.w.warmed()
+		}
 		l.serveShared(r.s, b.in[r.from:r.to])
 	}
 	l.sendReplies()

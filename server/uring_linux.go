@@ -314,6 +314,12 @@ func (l *ringLoop) goOn(s *ringSocket) {
 func (l *ringLoop) handleAll() {
 	n := len(l.events)
 	for i := 0; i < n; i++ {
+		if i%groupKeys == 0 {
+			for _, ev := range l.events[i:min(i+groupKeys, n)] {
+				l.w.warm(ev.data)
+			}
+			l.w.warmed()
+		}
 		ev := l.events[i]
 		if ev.ear > 0 {
 			l.accept(ev.ear - 1)

@@ -20,7 +20,7 @@ const readBytes = 64 << 10
 const turnBytes = 1 << 20
 
 // groupKeys is how many keys are looked up at once.
-const groupKeys = 32
+const groupKeys = memory.GroupKeys
 
 // drainTime is how long replies may take that are being sent when the server stops.
 const drainTime = 5 * time.Second
@@ -36,7 +36,8 @@ type worker struct {
 
 	keys  [groupKeys][]byte // of look-ups in groups
 	items [groupKeys]memory.Item
-	runs  bool // gets that came together may be looked up together
+	cold  [][]byte // keys of commands that are about to be executed (warm)
+	runs  bool     // gets that came together may be looked up together
 
 	text    protocol.Text
 	meta    protocol.Meta
@@ -52,7 +53,7 @@ type worker struct {
 }
 
 func newWorker(s *Server) *worker {
-	return &worker{srv: s, sess: s.cfg.Memory.NewSession(), out: newOutput(s.cfg.NoCAS), itemBuf: make([]byte, 0, 1024), runs: s.cfg.RequestsPerTurn == 0}
+	return &worker{srv: s, sess: s.cfg.Memory.NewSession(), out: newOutput(s.cfg.NoCAS), itemBuf: make([]byte, 0, 1024), cold: make([][]byte, 0, groupKeys), runs: s.cfg.RequestsPerTurn == 0}
 }
 
 // enter begins a group of lookups that sees whole transactions; leave ends it.

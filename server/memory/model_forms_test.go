@@ -12,7 +12,7 @@ import (
 func (m *model) group() {
 	m.t.Helper()
 	var keys [][]byte
-	for range 1 + m.r.IntN(2*groupKeys) {
+	for range 1 + m.r.IntN(2*GroupKeys) {
 		keys = append(keys, []byte(m.key()), []byte(m.rowKey()))
 	}
 	items := make([]Item, len(keys))

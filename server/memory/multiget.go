@@ -11,9 +11,9 @@ import (
 // passes, asking for all lines, then for all items, and only then looking, so that
 // the waits of a group overlap.
 
-// groupKeys is how many keys are on their way at once: more would not be fetched at
+// GroupKeys is how many keys are on their way at once: more would not be fetched at
 // once by any processor.
-const groupKeys = 32
+const GroupKeys = 32
 
 // lookahead is what the first passes found out about a key.
 type lookahead struct {
@@ -48,9 +48,9 @@ func (s *Store) prefetchMatch(hash uint64) {
 
 // GetAll is Get for several keys: items[i] is that of keys[i]. Between Begin and End only.
 func (c *Session) GetAll(keys [][]byte, items []Item) {
-	for len(keys) > groupKeys {
-		c.getGroup(keys[:groupKeys], items)
-		keys, items = keys[groupKeys:], items[groupKeys:]
+	for len(keys) > GroupKeys {
+		c.getGroup(keys[:GroupKeys], items)
+		keys, items = keys[GroupKeys:], items[GroupKeys:]
 	}
 	if len(keys) < 3 {
 		for i, key := range keys {
@@ -61,7 +61,33 @@ func (c *Session) GetAll(keys [][]byte, items []Item) {
 	c.getGroup(keys, items)
 }
 
+// Warm asks for what look-ups of the keys will read, so that their waits overlap though
+// they are looked up one by one. Keys beyond GroupKeys are left out. Between Begin and End only.
+func (c *Session) Warm(keys [][]byte) { c.askFor(keys[:min(len(keys), GroupKeys)]) }
+
 func (c *Session) getGroup(keys [][]byte, items []Item) {
+	s := c.s
+	c.askFor(keys)
+	for i, key := range keys {
+		a := &c.ahead[i]
+		if a.word != 0 {
+			it := s.itemAt(a.word)
+			if m := it.meta(); metaKeyLen(m) == len(key) && bytes.Equal(it.key(m), key) && s.visible(it, m, c.now) == seen {
+				c.part.viewing = true
+				c.Bump(it)
+				items[i] = it
+				continue
+			}
+		}
+		items[i] = c.find(key, a.hash)
+		if items[i].p != nil {
+			c.Bump(items[i])
+		}
+	}
+}
+
+// askFor is the first two passes.
+func (c *Session) askFor(keys [][]byte) {
 	s := c.s
 	ahead := c.ahead[:len(keys)]
 	for i, key := range keys {
@@ -88,22 +114,6 @@ func (c *Session) getGroup(keys [][]byte, items []Item) {
 				prefetchItem(s.region.at(w & offsetMask << unitShift))
 				break
 			}
-		}
-	}
-	for i, key := range keys {
-		a := &ahead[i]
-		if a.word != 0 {
-			it := s.itemAt(a.word)
-			if m := it.meta(); metaKeyLen(m) == len(key) && bytes.Equal(it.key(m), key) && s.visible(it, m, c.now) == seen {
-				c.part.viewing = true
-				c.Bump(it)
-				items[i] = it
-				continue
-			}
-		}
-		items[i] = c.find(key, a.hash)
-		if items[i].p != nil {
-			c.Bump(items[i])
 		}
 	}
 }

@@ -13,7 +13,7 @@ type Session struct {
 	s     *Store
 	part  *participant
 	now   int64 // unix seconds, at Begin
-	ahead [groupKeys]lookahead
+	ahead [GroupKeys]lookahead
 }
 
 // NewSession registers a session.
