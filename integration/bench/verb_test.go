@@ -1,14 +1,17 @@
 package bench
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rowcached/rowcached/integration/servers"
 )
@@ -50,7 +53,14 @@ type round struct {
 func measure(t testing.TB, args ...string) (exit int, output string, f figures) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "out.json")
-	exit, output = servers.RunDaemon(t, append([]string{"bench", "--json", path}, args...)...)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, servers.Binary(t), append([]string{"bench", "--json", path}, args...)...)
+	out, err := cmd.CombinedOutput()
+	exit, output = cmd.ProcessState.ExitCode(), string(out)
+	if exit < 0 {
+		t.Fatalf("rowcached bench: %v\n%s", err, out)
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		if exit == 0 {
