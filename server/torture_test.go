@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -16,65 +17,134 @@ import (
 	"time"
 )
 
-// TestItemsReplacedWhileSent: values are replaced, extended, deleted and evicted
-// while replies that consist of them are under way to fast and to slow readers.
-// Every value tells its own length and content, so that one wrong byte is seen.
+var (
+	tortureGets = flag.Int64("torture.gets", 0, "values that the torture test checks on each engine; 0: as many as a few seconds allow")
+	tortureSeed = flag.Uint64("torture.seed", 0, "seed of the torture test; 0: chosen and printed")
+)
+
+// TestItemsReplacedWhileSent: values of 20 bytes to 300 KB are replaced, extended, deleted, flushed,
+// evicted and run out of time while replies that consist of them are under way to fast and to slow
+// readers. Every value tells its own length and content, so that one wrong byte is seen.
 // Run under -race it is what the reclaiming of memory (I8) is held against.
 func TestItemsReplacedWhileSent(t *testing.T) {
 	duration := 3 * time.Second
 	if testing.Short() {
 		duration = 500 * time.Millisecond
 	}
+	seed := *tortureSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-torture.seed=%d", seed)
 	eachEngine(t, func(t *testing.T, engine string) {
 		s := startServer(t, func(c *Config) { c.Engine = engine })
-		const keys = 20
-		stop := make(chan struct{})
-		time.AfterFunc(duration, func() { close(stop) })
+		if err := s.store.SetLimit(32 << 20); err != nil {
+			t.Fatal(err)
+		}
+		x := &torture{addr: s.addr, keys: 12000, hot: 20, most: *tortureGets, stop: make(chan struct{})}
+		for i := range x.pattern {
+			x.pattern[i] = byte('a' + i*i/26%26)
+		}
+		if x.most == 0 {
+			timer := time.AfterFunc(duration, x.end)
+			defer timer.Stop()
+		}
 		var wg sync.WaitGroup
-		var gets, hits, sets atomic.Int64
-		for n := range 3 {
+		for n := range uint64(3) {
 			wg.Go(func() {
-				if err := tortureWriter(s.addr, uint64(n), keys, stop, &sets); err != nil {
+				defer x.end()
+				if err := x.write(rand.New(rand.NewPCG(seed, n))); err != nil {
 					t.Errorf("writer: %v", err)
 				}
 			})
 		}
-		for n := range 4 {
+		for n := range uint64(5) {
 			wg.Go(func() {
-				if err := tortureReader(s.addr, uint64(n), keys, n == 3, stop, &gets, &hits); err != nil {
+				defer x.end()
+				if err := x.read(rand.New(rand.NewPCG(seed, 100+n)), n == 4); err != nil {
 					t.Errorf("reader: %v", err)
 				}
 			})
 		}
 		wg.Wait()
-		t.Logf("%d sets, %d keys asked for, %d values checked", sets.Load(), gets.Load(), hits.Load())
-		if sets.Load() == 0 || hits.Load() == 0 {
+		st := s.store.Stats()
+		t.Logf("%s: %d sets, %d keys asked for, %d values checked, %d bytes; %d evicted, %d expired", engine,
+			x.sets.Load(), x.gets.Load(), x.hits.Load(), x.bytes.Load(), st.Evictions, st.Reclaimed+st.CrawlerReclaimed)
+		if x.sets.Load() == 0 || x.hits.Load() == 0 {
 			t.Error("nothing was tested")
 		}
-		eventually(t, "no item is pinned", func() bool { return s.store.Stats().Pinned == 0 })
+		if x.most > 0 && (st.Evictions == 0 || st.Reclaimed+st.CrawlerReclaimed == 0) {
+			t.Error("nothing was evicted, or nothing ran out of time")
+		}
+		eventually(t, "no item is pinned", func() bool { s.store.Reclaim(); return s.store.Stats().Pinned == 0 })
 	})
 }
 
-// tortureValue is size bytes that all follow from size and mark.
-func tortureValue(b []byte, size int, mark byte) []byte {
-	b = fmt.Appendf(b[:0], "%d %d|", size, mark)
-	for len(b) < size {
-		b = append(b, byte('a'+(int(mark)+len(b))%26))
-	}
-	return b
+// torture is what the goroutines of the test share.
+type torture struct {
+	addr                    string
+	keys, hot               int   // hot keys are asked for and changed far more often
+	most                    int64 // values to be checked; 0: until it is stopped
+	pattern                 [400 << 10]byte
+	once                    sync.Once
+	stop                    chan struct{}
+	sets, gets, hits, bytes atomic.Int64
 }
 
-func tortureWriter(addr string, seed uint64, keys int, stop <-chan struct{}, sets *atomic.Int64) error {
-	c, err := net.Dial("tcp", addr)
+func (x *torture) end() { x.once.Do(func() { close(x.stop) }) }
+
+func (x *torture) key(r *rand.Rand) int {
+	if r.IntN(2) == 0 {
+		return r.IntN(x.hot)
+	}
+	return r.IntN(x.keys)
+}
+
+// value appends size bytes that all follow from size and mark.
+func (x *torture) value(b []byte, size int, mark byte) []byte {
+	at := len(b)
+	b = fmt.Appendf(b, "%d %d|", size, mark)
+	return append(b, x.pattern[int(mark)*100:][:size-(len(b)-at)]...)
+}
+
+// check tells whether a value is what was stored under its size.
+func (x *torture) check(v []byte) error {
+	bar := bytes.IndexByte(v[:min(20, len(v))], '|')
+	var size, mark int
+	if bar >= 0 {
+		if _, err := fmt.Sscanf(string(v[:bar]), "%d %d", &size, &mark); err != nil {
+			bar = -1
+		}
+	}
+	if bar < 0 || size != len(v) || mark > 255 || !bytes.Equal(v[bar+1:], x.pattern[mark*100:][:size-bar-1]) {
+		return fmt.Errorf("a value of %d bytes is not what was stored: %.100q", len(v), v)
+	}
+	return nil
+}
+
+// size is mostly small, and now and then up to 300 KB.
+func tortureSize(r *rand.Rand) int {
+	switch n := r.IntN(200); {
+	case n == 0:
+		return 50000 + r.IntN(250000)
+	case n < 6:
+		return 5000 + r.IntN(45000)
+	case n < 40:
+		return 900 + r.IntN(4000)
+	}
+	return 20 + r.IntN(300)
+}
+
+func (x *torture) write(r *rand.Rand) error {
+	c, err := net.Dial("tcp", x.addr)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	rng := rand.New(rand.NewPCG(seed, 11))
-	var value, out []byte
+	var out []byte
 	for {
 		select {
-		case <-stop:
+		case <-x.stop:
 			// What was sent without an answer is over when this is answered.
 			if _, err := io.WriteString(c, "mn\r\n"); err != nil {
 				return err
@@ -84,26 +154,31 @@ func tortureWriter(addr string, seed uint64, keys int, stop <-chan struct{}, set
 		default:
 		}
 		out = out[:0]
-		for range 1 + rng.IntN(5) {
-			k := rng.IntN(keys)
-			switch rng.IntN(10) {
-			case 0:
+		for range 1 + r.IntN(5) {
+			k := x.key(r)
+			switch r.IntN(20) {
+			case 0, 1:
 				out = fmt.Appendf(out, "delete key%d noreply\r\n", k)
-			case 1: // makes the memory of others be used for something else
-				out = fmt.Appendf(out, "set other%d 0 0 %d noreply\r\n", rng.IntN(50), 3000)
+			case 2: // makes the memory of others be used for something else
+				out = fmt.Appendf(out, "set other%d 0 0 %d noreply\r\n", r.IntN(50), 3000)
 				out = append(append(out, bytes.Repeat([]byte("#"), 3000)...), "\r\n"...)
-			case 2:
-				out = fmt.Appendf(out, "touch key%d 100 noreply\r\n", k)
+			case 3:
+				out = fmt.Appendf(out, "touch key%d %d noreply\r\n", k, []int{100, 1, -1}[r.IntN(3)])
+			case 4: // of these every byte is the same
+				out = fmt.Appendf(out, "%s same%d 0 0 7 noreply\r\n#######\r\n", []string{"append", "prepend"}[r.IntN(2)], r.IntN(50))
+			case 5:
+				size := 1 + r.IntN(20000)
+				out = fmt.Appendf(out, "set same%d 0 0 %d noreply\r\n", r.IntN(50), size)
+				out = append(append(out, bytes.Repeat([]byte("#"), size)...), "\r\n"...)
 			default:
-				size := 20 + rng.IntN(200)
-				if rng.IntN(2) == 0 {
-					size = 1000 + rng.IntN(100000)
-				}
-				value = tortureValue(value, size, byte(rng.IntN(250)))
-				out = fmt.Appendf(out, "set key%d %d %d %d noreply\r\n", k, size, 1000*rng.IntN(2), size)
-				out = append(append(out, value...), "\r\n"...)
-				sets.Add(1)
+				size := tortureSize(r)
+				out = fmt.Appendf(out, "set key%d %d %d %d noreply\r\n", k, size, r.IntN(3)*r.IntN(3), size)
+				out = append(x.value(out, size, byte(r.Uint32())), "\r\n"...)
+				x.sets.Add(1)
 			}
+		}
+		if r.IntN(20000) == 0 {
+			out = append(out, "flush_all noreply\r\n"...)
 		}
 		if _, err := c.Write(out); err != nil {
 			return err
@@ -111,36 +186,39 @@ func tortureWriter(addr string, seed uint64, keys int, stop <-chan struct{}, set
 	}
 }
 
-func tortureReader(addr string, seed uint64, keys int, slow bool, stop <-chan struct{}, gets, hits *atomic.Int64) error {
-	raw, err := net.Dial("tcp", addr)
+func (x *torture) read(r *rand.Rand, slow bool) error {
+	raw, err := net.Dial("tcp", x.addr)
 	if err != nil {
 		return err
 	}
 	defer raw.Close()
-	rng := rand.New(rand.NewPCG(seed, 22))
-	c := &client{Conn: raw, in: newTortureReader(raw, slow)}
-	var value, want []byte
+	in := newTortureReader(raw, slow)
+	var value, out []byte
 	for {
 		select {
-		case <-stop:
+		case <-x.stop:
 			return nil
 		default:
 		}
-		var out []byte
-		n := 1 + rng.IntN(8)
+		out = out[:0]
+		n := 1 + r.IntN(8)
 		for range n {
-			out = append(out, []string{"get", "gets"}[rng.IntN(2)]...)
-			for range 1 + rng.IntN(30) {
-				out = fmt.Appendf(out, " key%d", rng.IntN(keys))
-				gets.Add(1)
+			out = append(out, []string{"get", "gets"}[r.IntN(2)]...)
+			for range 1 + r.IntN(30) {
+				if r.IntN(20) == 0 {
+					out = fmt.Appendf(out, " same%d", r.IntN(50))
+				} else {
+					out = fmt.Appendf(out, " key%d", x.key(r))
+				}
+				x.gets.Add(1)
 			}
 			out = append(out, "\r\n"...)
 		}
-		if _, err := c.Write(out); err != nil {
+		if _, err := raw.Write(out); err != nil {
 			return err
 		}
 		for n > 0 {
-			line, err := c.in.ReadSlice('\n')
+			line, err := in.ReadSlice('\n')
 			if err != nil {
 				return err
 			}
@@ -153,24 +231,36 @@ func tortureReader(addr string, seed uint64, keys int, slow bool, stop <-chan st
 				return fmt.Errorf("line %q", line)
 			}
 			size, err := strconv.Atoi(string(f[3]))
-			if err != nil || string(f[2]) != string(f[3]) {
-				return fmt.Errorf("line %q: flags and size differ (%v)", line, err)
+			if err != nil {
+				return fmt.Errorf("line %q: %w", line, err)
+			}
+			same := bytes.HasPrefix(f[1], []byte("same"))
+			if !same && string(f[2]) != string(f[3]) {
+				return fmt.Errorf("line %q: flags and size differ", line)
 			}
 			if cap(value) < size+2 {
 				value = make([]byte, size+2, 2*size+2)
 			}
 			value = value[:size+2]
-			if _, err := io.ReadFull(c.in, value); err != nil {
+			if _, err := io.ReadFull(in, value); err != nil {
 				return err
 			}
-			var sizeIn, mark int
-			if _, err := fmt.Sscanf(string(value[:min(20, size)]), "%d %d|", &sizeIn, &mark); err != nil {
-				return fmt.Errorf("value of %d bytes: %.60q: %w", size, value, err)
+			switch v := value[:size]; {
+			case string(value[size:]) != "\r\n":
+				return fmt.Errorf("a value of %d bytes ends with %q", size, value[size:])
+			case same:
+				if bytes.Count(v, []byte("#")) != size {
+					return fmt.Errorf("a value of one byte again and again: %.100q", v)
+				}
+			default:
+				if err := x.check(v); err != nil {
+					return err
+				}
 			}
-			if want = tortureValue(want, size, byte(mark)); !bytes.Equal(value[:size], want) || string(value[size:]) != "\r\n" {
-				return fmt.Errorf("a value of %d bytes is not what was stored: %.100q", size, value)
+			x.bytes.Add(int64(size))
+			if x.hits.Add(1) == x.most {
+				x.end()
 			}
-			hits.Add(1)
 		}
 	}
 }
