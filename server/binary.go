@@ -393,6 +393,7 @@ func (w *worker) binaryFinish(s *storage) {
 
 // binaryStat answers a group of statistics, one reply a line and an empty one last.
 func (w *worker) binaryStat() {
+	w.work += statWork
 	var list []Stat
 	ok := true
 	switch group := string(w.bin.Key); group {

@@ -343,7 +343,7 @@ func (l *loop) proceed(s *socket, data []byte, more bool) {
 		if !more {
 			break
 		}
-		if (w.srv.cfg.RequestsPerTurn > 0 || l.turn <= 0) && len(data) > 0 {
+		if (w.srv.cfg.RequestsPerTurn > 0 || l.turn <= 0 || w.over) && len(data) > 0 {
 			l.hold(s, data)
 			l.later(s)
 			return

@@ -252,3 +252,34 @@ func TestTurns(t *testing.T) {
 		}
 	})
 }
+
+// TestTurnOfLongCommands: what little input can make the server copy or compute ends a turn as
+// much as what it makes it send.
+func TestTurnOfLongCommands(t *testing.T) {
+	number := "set k 0 0 200000\r\n1" + strings.Repeat(" ", 199999) + "\r\n"
+	for name, again := range map[string]string{
+		"incr": "incr k 1\r\n", "append": "append k 0 0 1\r\n \r\n", "stale": "md k I\r\n", "meta": "ma k\r\n",
+		"stats": "stats\r\n", "stats conns": "stats conns\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDriver(t, 0, 1)
+			if out, _ := d.run([]byte(number), manner{}); string(out) != protocol.Stored {
+				t.Fatalf("%q", out)
+			}
+			in := []byte(strings.Repeat(again, 300))
+			used, more := d.w.serve(d.c, in)
+			if !more || used == 0 || used > 50*len(again) {
+				t.Errorf("%d requests were served in one turn, more %v", used/len(again), more)
+			}
+			d.drain(false)
+			for in = in[used:]; len(in) > 0; in = in[used:] { // the others are served all the same
+				if used, _ = d.w.serve(d.c, in); used == 0 {
+					t.Fatal("no progress")
+				}
+				d.drain(false)
+				d.w.sess.Release()
+			}
+			d.finish()
+		})
+	}
+}

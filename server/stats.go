@@ -18,6 +18,7 @@ import (
 
 // stats answers the text protocol's stats command.
 func (w *worker) stats(t *protocol.Text) {
+	w.work += statWork
 	group, rest := protocol.NextWord(t.Rest)
 	switch string(group) {
 	case "reset":

@@ -15,9 +15,12 @@ const longLine = 1 << 20
 // readBytes is how much one read takes in at most, which also is a connection's turn.
 const readBytes = 64 << 10
 
-// turnBytes is how many bytes of replies are sent to a connection that has more to come before
-// others get their turn.
-const turnBytes = 1 << 20
+// turnBytes is how many bytes are sent to a connection that has more to come, or copied in memory
+// for it, before others get their turn. Statistics count as statWork.
+const (
+	turnBytes = 1 << 20
+	statWork  = 64 << 10
+)
 
 // groupKeys is how many keys are looked up at once.
 const groupKeys = memory.GroupKeys
@@ -46,7 +49,9 @@ type worker struct {
 	metaNow metaStore // of an ms whose block is at hand
 	again   bool      // the command at hand waits for the output to be sent
 
-	reserved uint // values that memory was asked for
+	reserved uint  // values that memory was asked for
+	work     int64 // of commands that take long, in bytes that might have been copied meanwhile
+	over     bool  // serve stopped because of that: others have their turn
 
 	keyBuf  [protocol.MaxKey + 6]byte // of a base64 key
 	itemBuf []byte                    // of a rewritten key
@@ -79,6 +84,7 @@ func (w *worker) leave() {
 func (w *worker) serve(c *conn, in []byte) (used int, more bool) {
 	total := len(in)
 	turn := w.srv.cfg.RequestsPerTurn
+	w.work, w.over = -w.sess.Copied(), false
 	for c.phase != phaseClosed {
 		if w.out.full() {
 			w.leave()
@@ -106,6 +112,11 @@ func (w *worker) serve(c *conn, in []byte) (used int, more bool) {
 				return total, false
 			}
 			n = w.command(c, in)
+			if w.work+w.sess.Copied() > turnBytes && n > 0 && n < len(in) && c.phase != phaseClosed {
+				w.over = true
+				w.leave()
+				return total - len(in) + n, true
+			}
 			if n > 0 && turn > 0 {
 				if turn--; turn == 0 && n < len(in) && c.phase != phaseClosed {
 					w.count.add(cYield, 1)

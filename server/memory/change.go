@@ -69,6 +69,7 @@ func (c *Session) DeleteWith(key []byte, o DeleteOptions) Result {
 		if err != nil {
 			return NoMemory
 		}
+		c.copied += int64(len(value))
 		copy(d.data(s), value)
 		d.meta |= old.m & (metaStale | metaWon)
 		if o.Stale {
@@ -135,6 +136,7 @@ func (c *Session) Touch(key []byte, expire int64) (Item, Result) {
 		if err != nil {
 			return Item{}, NoMemory
 		}
+		c.copied += int64(d.n)
 		copy(d.data(s), it.Value())
 		d.meta |= old.m & (metaStale | metaWon)
 		if n, ok := c.swapKeeping(g, tag, d, off); ok {
@@ -228,6 +230,7 @@ func (c *Session) Incr(key []byte, delta uint64, o IncrOptions) (value, cas uint
 		if err != nil {
 			return 0, 0, NoMemory
 		}
+		c.copied += int64(d.n)
 		data := d.data(s)
 		for i := copy(data, num); i < len(data); i++ {
 			data[i] = ' '

@@ -10,10 +10,12 @@ import (
 // between Begin and End, which must be short, since a publisher waits for End; what
 // they give stays readable until Release.
 type Session struct {
-	s     *Store
-	part  *participant
-	now   int64 // unix seconds, at Begin
-	ahead [GroupKeys]lookahead
+	s    *Store
+	part *participant
+	now  int64 // unix seconds, at Begin
+	// copied counts bytes of values that changes of a part had to copy whole.
+	copied int64
+	ahead  [GroupKeys]lookahead
 }
 
 // NewSession registers a session.
@@ -30,6 +32,10 @@ func (c *Session) Close() {
 	c.s.publish.remove(c)
 	c.s.part(c.part)
 }
+
+// Copied is how many bytes of values this session has copied because a request changed a part of
+// an item, which may be far more than the request had: it tells the loop whose turn is over.
+func (c *Session) Copied() int64 { return c.copied }
 
 // Begin starts a group of lookups that sees every transaction whole or not at all.
 func (c *Session) Begin() {

@@ -300,6 +300,7 @@ func (c *Session) extend(d draft, o StoreOptions) (uint64, Result) {
 			}
 			return 0, TooLarge
 		}
+		c.copied += int64(n.n)
 		to := n.data(s)
 		if o.Mode == Append {
 			copy(to[copy(to, was):], d.data(s))
