@@ -21,7 +21,9 @@ func (w *worker) withheld(key []byte) string {
 }
 
 // withholding says whether tables are not served at present.
-func (w *worker) withholding() bool { return w.srv.cfg.Tables != nil && w.srv.cfg.Tables.Withheld() != nil }
+func (w *worker) withholding() bool {
+	return w.srv.cfg.Tables != nil && w.srv.cfg.Tables.Withheld() != nil
+}
 
 // withheldAny is withheld for the keys of a get.
 func (w *worker) withheldAny(key, rest []byte) string {
