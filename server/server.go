@@ -5,9 +5,9 @@
 //
 // A loop (worker) owns a memory session, an output buffer and its counters, so
 // that serving a request touches nothing that another core writes. An engine
-// moves bytes: sockets in, worker.serve, sockets out. There are two: one
-// OS thread per core over epoll, and one goroutine per connection over package
-// net, which also carries TLS.
+// moves bytes: sockets in, worker.serve, sockets out. There are three: one OS
+// thread per core over io_uring or over epoll, both of which serve what has arrived
+// as a batch, and one goroutine per connection over package net, which also carries TLS.
 package server
 
 import (
