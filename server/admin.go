@@ -9,6 +9,9 @@ import (
 // maxVerbosity is the highest level that is kept.
 const maxVerbosity = 4
 
+// maxClass is the highest slab class that memcached has.
+const maxClass = 63
+
 // admin executes what operators and tools send.
 func (w *worker) admin(c *conn, t *protocol.Text) {
 	first, rest := protocol.NextWord(t.Rest)
@@ -89,10 +92,15 @@ func slabs(sub, rest []byte) string {
 		if len(b) == 0 {
 			return protocol.ErrorLine
 		}
-		_, ok1 := protocol.Int(a)
-		_, ok2 := protocol.Int(b)
-		if !ok1 || !ok2 {
+		from, ok1 := protocol.Int(a)
+		to, ok2 := protocol.Int(b)
+		switch {
+		case !ok1 || !ok2:
 			return protocol.FaultFormat.Line()
+		case from == to:
+			return "SAME src and dst class are identical\r\n"
+		case from < 0 || from > maxClass || to < 0 || to > maxClass:
+			return "BADCLASS invalid src or dst class id\r\n"
 		}
 		return "NOSPARE source class has no spare pages\r\n"
 	case "automove":
@@ -163,7 +171,7 @@ func lru(sub, rest []byte) string {
 func (w *worker) refreshCerts() {
 	t := w.srv.cfg.TLS
 	if t == nil {
-		w.out.str(protocol.ErrorLine)
+		w.out.str("Error TLS not enabled\r\n")
 		return
 	}
 	if err := t.Reload(); err != nil {

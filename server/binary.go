@@ -93,7 +93,7 @@ func (w *worker) binaryCommand(c *conn, in []byte) int {
 			w.binaryError(protocol.StatusUnknown)
 			break
 		}
-		w.binaryReply(0, "PLAIN")
+		w.binaryReply(0, saslMechanisms)
 	default:
 		w.binaryError(protocol.StatusUnknown)
 	}
@@ -421,33 +421,4 @@ func (w *worker) binaryStat() {
 		b = append(append(b, s.Name...), s.Value...)
 	}
 	w.out.own(r.AppendHeader(b, 0, 0, 0))
-}
-
-// sasl executes a step of a SASL login; PLAIN alone is spoken.
-func (w *worker) sasl(c *conn, in []byte, n int) int {
-	b := &w.bin
-	size := b.Value()
-	switch {
-	case !w.srv.cfg.SASL:
-		w.binaryError(protocol.StatusUnknown)
-		c.swallow = size
-		return n
-	case size > protocol.MaxToken:
-		w.binaryError(protocol.StatusInvalid)
-		c.swallow = size
-		return n
-	case len(in) < n+size:
-		return 0
-	}
-	w.count.add(cAuth, 1)
-	user, password, ok := protocol.SplitPlain(in[n : n+size])
-	if b.Op == protocol.BinSASLStep || string(b.Key) != "PLAIN" || !ok || !w.srv.cfg.Auth.Check(user, password) {
-		c.authed = false
-		w.count.add(cAuthError, 1)
-		w.binaryError(protocol.StatusAuthError)
-		return n + size
-	}
-	c.authed = true
-	w.binaryReply(0, "Authenticated")
-	return n + size
 }

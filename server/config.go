@@ -55,6 +55,7 @@ type Config struct {
 	NoFlush    bool                      // flush_all answers an error
 	NoDump     bool                      // cachedump, stats detail and metadump answer an error
 	NoWatch    bool                      // watch answers an error
+	CrawlerOff bool                      // lru_crawler begins disabled, as far as it shows
 	NoCAS      bool                      // cas numbers are not kept: gets shows 0
 	Shutdown   func(graceful bool)       // the shutdown command; nil: not enabled
 	Clock      func() int64              // unix seconds; nil: Memory's

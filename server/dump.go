@@ -1,8 +1,10 @@
 package server
 
 import (
+	"encoding/base64"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/rowcached/rowcached/server/memory"
 	"github.com/rowcached/rowcached/server/protocol"
@@ -15,17 +17,22 @@ func (w *worker) crawler(c *conn, sub, rest []byte, silent bool) {
 	has := len(arg) > 0 && (len(more) == 0 || silent)
 	switch {
 	case string(sub) == "crawl" && has:
-		if !w.classes(string(arg)) {
+		switch {
+		case w.srv.crawlerOff.Load():
+			w.reply(silent, "CLIENT_ERROR lru crawler disabled\r\n")
+		case string(arg) == "hash":
+			w.reply(silent, "ERROR an unknown error happened\r\n") // memcached's words
+		case !w.classes(string(arg)):
 			w.reply(silent, "BADCLASS invalid class id\r\n")
-			return
+		default:
+			w.reply(silent, protocol.OK) // expired items are swept all the time
 		}
-		w.reply(silent, protocol.OK) // expired items are swept all the time
 	case string(sub) == "metadump" && has:
-		w.dump(c, string(arg), "metadump", appendMeta)
+		w.dump(string(arg), "metadump", appendMeta, protocol.End)
 	case string(sub) == "mgdump" && has:
-		w.dump(c, string(arg), "mgdump", appendKey)
+		w.dump(string(arg), "mgdump", appendKey, protocol.MetaMiss)
 	case string(sub) == "tocrawl" && has:
-		if _, ok := protocol.Uint(arg); !ok {
+		if n, ok := protocol.Uint(arg); !ok || n > 1<<32-1 {
 			w.reply(silent, protocol.FaultFormat.Line())
 			return
 		}
@@ -41,6 +48,8 @@ func (w *worker) crawler(c *conn, sub, rest []byte, silent bool) {
 			w.reply(silent, protocol.OK)
 		}
 	case (string(sub) == "enable" || string(sub) == "disable") && (len(arg) == 0 || silent):
+		// What is shown and what crawl answers; expired items are swept in any case.
+		w.srv.crawlerOff.Store(string(sub) == "disable")
 		w.reply(silent, protocol.OK)
 	default:
 		w.reply(silent, protocol.ErrorLine)
@@ -58,7 +67,7 @@ func (w *worker) classes(arg string) bool {
 			i++
 		}
 		n, ok := protocol.Uint([]byte(arg[:i]))
-		if !ok || n < 1 || n > 63 {
+		if !ok || n < 1 || n > maxClass {
 			return false
 		}
 		if i == len(arg) {
@@ -69,9 +78,8 @@ func (w *worker) classes(arg string) bool {
 	return false
 }
 
-// dump lists the keys of all items. It is written in one piece, so it takes the
-// memory of its text for as long as the client needs to read it.
-func (w *worker) dump(c *conn, arg, name string, line func([]byte, memory.Item, int64) []byte) {
+// dump lists the keys of all items, a line each, between OK and end.
+func (w *worker) dump(arg, name string, line func([]byte, memory.Item, int64) []byte, end string) {
 	switch {
 	case w.srv.cfg.NoDump && name == "metadump":
 		w.out.str("ERROR metadump not allowed\r\n")
@@ -86,7 +94,8 @@ func (w *worker) dump(c *conn, arg, name string, line func([]byte, memory.Item, 
 		w.out.str("BADCLASS invalid class id\r\n")
 		return
 	}
-	w.out.walk = &walk{store: w.srv.cfg.Memory, line: line, now: w.srv.cfg.Clock()}
+	w.out.str(protocol.OK)
+	w.out.walk = &walk{store: w.srv.cfg.Memory, line: line, end: end, now: w.srv.cfg.Clock()}
 }
 
 // walk is a listing of all items that is sent bit by bit.
@@ -94,6 +103,7 @@ type walk struct {
 	store *memory.Store
 	at    memory.Cursor
 	now   int64
+	end   string
 	line  func(dst []byte, it memory.Item, now int64) []byte
 }
 
@@ -106,14 +116,19 @@ func (k *walk) step() (piece []byte, done bool) {
 		})
 		k.at = next
 		if !more {
-			return append(piece, protocol.End...), true
+			return append(piece, k.end...), true
 		}
 	}
 	return piece, false
 }
 
+// escape writes a key with per cent signs, as memcached does: a blank is %20, and what stays are letters, digits and -_.~
+func escape(key []byte) string {
+	return strings.ReplaceAll(url.QueryEscape(string(key)), "+", "%20")
+}
+
 func appendMeta(b []byte, it memory.Item, now int64) []byte {
-	b = append(append(b, "key="...), url.QueryEscape(string(it.Key()))...)
+	b = append(append(b, "key="...), escape(it.Key())...)
 	exp := it.Expire()
 	if exp == 0 {
 		exp = -1
@@ -129,12 +144,18 @@ func appendMeta(b []byte, it memory.Item, now int64) []byte {
 	b = protocol.AppendUint(append(b, " cls="...), uint64(it.Class()))
 	b = protocol.AppendUint(append(b, " size="...), uint64(it.Size()))
 	b = protocol.AppendUint(append(b, " flags="...), uint64(it.Flags()))
-	return append(b, "\r\n"...)
+	return append(b, " \n"...) // as memcached ends these lines
 }
 
 func appendKey(b []byte, it memory.Item, _ int64) []byte {
-	b = append(append(b, "mg "...), url.QueryEscape(string(it.Key()))...)
-	return append(b, "\r\n"...)
+	key := it.Key()
+	b = append(b, "mg "...)
+	for _, c := range key {
+		if c <= ' ' || c == 0x7f {
+			return append(base64.StdEncoding.AppendEncode(b, key), " b\r\n"...)
+		}
+	}
+	return append(append(b, key...), "\r\n"...)
 }
 
 // cachedump lists up to limit items of a class (0: as many as fit in 2 MiB).

@@ -287,7 +287,7 @@ func (x *exchange) play(network, addr string, chunk int, patience time.Duration)
 			if err != nil {
 				return at(fmt.Errorf("got %q: %w", line, err))
 			}
-			re, err := regexp.Compile("^" + string(s.data) + "\r\n$")
+			re, err := regexp.Compile("^" + string(s.data) + "\r?\n$")
 			if err != nil {
 				return at(err)
 			}

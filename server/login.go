@@ -8,6 +8,8 @@ import (
 type loginState struct {
 	waiting bool
 	size    int // of the body, with its line end
+
+	challenge string // of CRAM-MD5, which the next step has to answer; "": none
 }
 
 // admit decides at a connection's first byte whether its protocol is spoken here.

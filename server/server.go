@@ -49,8 +49,9 @@ type Server struct {
 	stalled  atomic.Uint64
 	wakers   []func() // of the engines' loops; not changed once they run
 
-	prefixes prefixes
-	refusals sync.Map // Owner -> string
+	prefixes   prefixes
+	crawlerOff atomic.Bool // as shown: lru_crawler disable
+	refusals   sync.Map    // Owner -> string
 }
 
 // engine moves bytes between sockets and a worker. run returns when ctx is done
@@ -77,7 +78,9 @@ func New(cfg Config) (*Server, error) {
 	default:
 		return nil, fmt.Errorf("server: engine %q is none of auto, epoll, io_uring, net", c.Engine)
 	}
-	return &Server{cfg: c, started: time.Now(), conns: make(map[*connInfo]struct{})}, nil
+	s := &Server{cfg: c, started: time.Now(), conns: make(map[*connInfo]struct{})}
+	s.crawlerOff.Store(c.CrawlerOff)
+	return s, nil
 }
 
 // Run serves until ctx ends: then it stops accepting, sends the replies of what

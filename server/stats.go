@@ -296,7 +296,7 @@ func (s *Server) statsSettings() []Stat {
 	l.str("slab_automove_ratio", "0.80")
 	l.str("slab_automove_window", "10")
 	l.num("slab_chunk_max", int64(c.MaxItemSize))
-	l.str("lru_crawler", "yes")
+	l.flag("lru_crawler", !s.crawlerOff.Load(), "yes", "no")
 	l.str("lru_crawler_sleep", "100")
 	l.str("lru_crawler_tocrawl", "0")
 	l.str("tail_repair_time", "0")

@@ -3,7 +3,10 @@ package server
 import (
 	"bufio"
 	"bytes"
+	"crypto/hmac"
+	"crypto/md5"
 	"crypto/subtle"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -55,6 +58,19 @@ func (u *Users) Check(name, password []byte) bool {
 	found := 0
 	for _, x := range *u.list.Load() {
 		found |= subtle.ConstantTimeCompare(x.name, name) & subtle.ConstantTimeCompare(x.password, password)
+	}
+	return found == 1
+}
+
+// CheckCRAM checks the answer to a challenge of CRAM-MD5: digest is the challenge's HMAC-MD5 under the password, in
+// lower-case hexadecimal. Every user is computed, whichever it is.
+func (u *Users) CheckCRAM(name []byte, challenge string, digest []byte) bool {
+	found := 0
+	for _, x := range *u.list.Load() {
+		h := hmac.New(md5.New, x.password)
+		h.Write([]byte(challenge))
+		want := hex.AppendEncode(nil, h.Sum(nil))
+		found |= subtle.ConstantTimeCompare(x.name, name) & subtle.ConstantTimeCompare(want, digest)
 	}
 	return found == 1
 }

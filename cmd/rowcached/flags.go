@@ -140,7 +140,9 @@ type memcached struct {
 	requests    int
 	large       bool
 	debugTime   bool
+	version     bool
 	background  bool
+	crawlerOff  bool
 	secure      secureOptions
 }
 
@@ -172,6 +174,7 @@ func (m *memcached) register(fs *pflag.FlagSet, file *string) {
 	fs.BoolVarP(&m.noEvict, "disable-evictions", "M", false, "answer an error when memory is full instead of evicting")
 	fs.IntVarP(&m.requests, "max-reqs-per-event", "R", 0, "requests served of one connection before others get their turn")
 	fs.BoolVarP(&m.large, "enable-largepages", "L", false, "accepted for memcached's sake")
+	fs.BoolVarP(&m.version, "version", "V", false, "print the version of memcached whose protocol is served")
 	fs.BoolVar(&m.debugTime, "debugtime", false, "allow the debugtime command, which moves the clock (for tests)")
 	for _, name := range []string{"debugtime", "enable-largepages", "user", "udp-port"} {
 		if err := fs.MarkHidden(name); err != nil {
@@ -273,10 +276,16 @@ func sameUser(name string) error {
 func (m *memcached) extended(c *config.Config, option string) error {
 	name, value, _ := strings.Cut(option, "=")
 	switch name {
-	case "", "modern", "no_modern", "relaxed_privileges", "maxconns_fast", "no_maxconns_fast", "hashpower", "no_hashexpand",
-		"lru_crawler", "no_lru_crawler", "lru_maintainer", "no_lru_maintainer", "slab_reassign", "no_slab_reassign", "slab_automove",
+	case "lru_crawler", "modern":
+		m.crawlerOff = false
+	case "no_lru_crawler", "no_modern":
+		m.crawlerOff = true
+	case "", "relaxed_privileges", "maxconns_fast", "no_maxconns_fast", "hashpower", "no_hashexpand",
+		"lru_maintainer", "no_lru_maintainer", "slab_reassign", "no_slab_reassign", "slab_automove", "slab_automove_ratio", "slab_automove_window",
+		"slab_automove_freeratio", "hash_algorithm", "lru_crawler_sleep", "lru_crawler_tocrawl", "hot_lru_pct", "warm_lru_pct", "hot_max_factor",
+		"warm_max_factor", "temporary_ttl", "inline_ascii_resp", "no_inline_ascii_resp", "no_track_sizes", "no_drop_privileges", "drop_privileges",
 		"slab_chunk_max", "watcher_logbuf_size", "worker_logbuf_size", "track_sizes", "read_buf_mem_limit", "resp_obj_mem_limit", "tail_repair_time":
-		return nil // about how memcached is built, or the way things are here anyhow
+		// about how memcached is built, or the way things are here anyhow
 	case "idle_timeout":
 		return c.Server.IdleTimeout.UnmarshalText([]byte(value))
 	default:
@@ -285,6 +294,7 @@ func (m *memcached) extended(c *config.Config, option string) error {
 		}
 		return fmt.Errorf("-o %s: this option of memcached does not exist here", name)
 	}
+	return nil
 }
 
 // addresses makes server.listen of -p, -l, -s and -Z.

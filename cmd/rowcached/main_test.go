@@ -139,6 +139,10 @@ func TestHelp(t *testing.T) {
 	if first, _, _ := strings.Cut(out.String(), "\n"); !strings.HasPrefix(first, "memcached 1.6.") {
 		t.Errorf("the first line is %q", first)
 	}
+	var ask bytes.Buffer
+	if err := run(context.Background(), []string{"run", "--enable-ssl", "--version"}, &ask, &ask); err != nil || ask.String() != "memcached 1.6.45\n" {
+		t.Errorf("--version: %q %v", ask.String(), err)
+	}
 	for _, word := range []string{"enable-ssl", "unix-socket", "enable-sasl", "--server.max_item_size"} {
 		if !strings.Contains(out.String(), word) {
 			t.Errorf("the help does not speak of %s", word)

@@ -62,6 +62,10 @@ Without a source it is a plain memcached.`,
   rowcached run -p 11211 -m 1024`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.version { // before anything else is looked at, as memcached does
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "memcached", server.MemcachedVersion)
+				return err
+			}
 			c, err := f.load()
 			if err != nil {
 				return err
@@ -289,7 +293,7 @@ func serverConfig(c *config.Config, m *memcached, store *memory.Store, engine *s
 		Listen: c.Server.Listen, Threads: c.Server.Threads, Engine: c.Server.Engine, MaxConnections: c.Server.MaxConnections,
 		MaxItemSize: int(c.Server.MaxItemSize), IdleTimeout: time.Duration(c.Server.IdleTimeout), Backlog: m.backlog,
 		RequestsPerTurn: m.requests, Memory: store, Logger: log, Version: version, SASL: m.sasl,
-		NoFlush: m.noFlush, NoDump: m.noDump, NoWatch: m.noWatch, NoCAS: m.noCAS,
+		NoFlush: m.noFlush, NoDump: m.noDump, NoWatch: m.noWatch, NoCAS: m.noCAS, CrawlerOff: m.crawlerOff,
 		Clock: store.Now,
 	}
 	if len(sc.Listen) == 1 && sc.Listen[0] == config.ListenNone {

@@ -15,6 +15,15 @@ func SplitToken(body []byte) (user, password []byte, ok bool) {
 	return body[:i], body[i+1:], true
 }
 
+// SplitCRAM takes the answer to a challenge of SASL CRAM-MD5 apart: user, a blank, 32 hexadecimal digits (RFC 2195).
+func SplitCRAM(body []byte) (user, digest []byte, ok bool) {
+	i := bytes.LastIndexByte(body, ' ')
+	if i < 0 || len(body)-i-1 != 32 {
+		return nil, nil, false
+	}
+	return body[:i], body[i+1:], true
+}
+
 // SplitPlain takes the body of SASL PLAIN apart: an authorization name that is
 // ignored, NUL, user, NUL, password (RFC 4616).
 func SplitPlain(body []byte) (user, password []byte, ok bool) {
