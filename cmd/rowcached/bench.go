@@ -33,6 +33,7 @@ requests when it has the replies to the last; with --rate latency counts from th
 With several requests in flight (--depth) they are sent together, and the next when all are answered.
 
 The column "load busy" tells how much of the time the load side worked: near 100% it, not the server, is what was measured.
+With --pin the load threads never sleep, and it is not known.
 
 Exit status: 0 without errors, 1 with wrong replies or a server that cannot be measured, 2 for a bad command line.`,
 		Example: `  rowcached bench

@@ -83,6 +83,9 @@ func (l *epollLoop) loop(ctx context.Context) error {
 		}
 	}
 	l.w.end(l.w.clock())
+	if l.spin {
+		l.w.idle = -1 // it took what there was as soon as it was there: that says nothing
+	}
 	return nil
 }
 

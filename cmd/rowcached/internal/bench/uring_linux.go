@@ -73,6 +73,9 @@ func (l *ringLoop) run(ctx context.Context, fds []int) (err error) {
 		}
 	}
 	l.w.end(l.w.clock())
+	if l.spin {
+		l.w.idle = -1 // it took what there was as soon as it was there: that says nothing
+	}
 	return nil
 }
 

@@ -32,7 +32,7 @@ type worker struct {
 	unreported                     uint64
 	firstFault                     string
 	gets, stores                   *Histogram
-	idle                           time.Duration // spent waiting while counting
+	idle                           time.Duration // spent waiting while counting; -1: unknown
 	counted                        time.Duration // the time over which was counted
 }
 
