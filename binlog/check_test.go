@@ -25,7 +25,7 @@ func checkAs(t *testing.T, srv *servers.Server, user string) []Fault {
 	return r.Faults
 }
 
-// TestCheckPrivileges: the fix of each fault, run as it is printed, mends it; a role will do as well.
+// TestCheckPrivileges: Case 184: the fix of each fault, run as it is printed, mends it; a role will do as well.
 func TestCheckPrivileges(t *testing.T) {
 	eachServer(t, func(t *testing.T, srv *servers.Server) {
 		if f := checkAs(t, srv, "root"); len(f) > 0 {
@@ -85,7 +85,7 @@ func TestCheckSettings(t *testing.T) {
 	})
 }
 
-// TestCheckOptions: what only the option file can change.
+// TestCheckOptions: Cases 181 and 182: what only the option file can change.
 func TestCheckOptions(t *testing.T) {
 	for kind, option := range map[servers.Kind]string{servers.MySQL97: "--log-replica-updates=OFF", servers.MariaDB118: "--log-slave-updates=OFF"} {
 		t.Run(string(kind), func(t *testing.T) {

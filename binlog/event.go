@@ -68,6 +68,7 @@ const (
 	ReasonIncident     = "incident"      // the source logged that it lost changes
 	ReasonPartialJSON  = "partial_json"  // binlog_row_value_options=PARTIAL_JSON
 	ReasonXA           = "xa"            // an XA transaction whose rows are not at hand
+	ReasonRestart      = "restart"       // the server was started anew, which empties tables of the engine MEMORY
 	ReasonUnknownEvent = "unknown_event" // an event type that this program does not know
 )
 

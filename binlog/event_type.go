@@ -63,6 +63,7 @@ const (
 	rowsFlagStatement  = 1        // the last row event of a statement
 	queryHeaderSize    = 13
 	formatHeaderSize   = 57 // of FORMAT_DESCRIPTION up to the post-header lengths
+	createdOffset      = 52 // in FORMAT_DESCRIPTION: when the server started, 0 in a file that it began later
 	formatServerOffset = 2
 )
 

@@ -82,7 +82,7 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// TestPayloadMemory: a transaction that grows a thousandfold passes in the memory of one event.
+// TestPayloadMemory: Case 131: a transaction that grows a thousandfold passes in the memory of one event.
 func TestPayloadMemory(t *testing.T) {
 	var events [][]byte
 	for range 300 {

@@ -76,25 +76,26 @@ func LoadTable(ctx context.Context, q Querier, name TableName) (*Table, error) {
 
 func loadTable(ctx context.Context, q Querier, name TableName) (*Table, error) {
 	t := &Table{Versioned: -1}
-	var kind, version string
+	var kind, version, engine string
 	found := false
 	err := each(ctx, q, func(rows *sql.Rows) error {
 		var n TableName
-		var k, v string
-		if err := rows.Scan(&n.Schema, &n.Name, &k, &v); err != nil {
+		var k, v, e string
+		if err := rows.Scan(&n.Schema, &n.Name, &k, &v, &e); err != nil {
 			return err
 		}
 		if !found || n == name { // an exact name before one of another case
-			t.TableName, kind, version, found = n, k, v, true
+			t.TableName, kind, version, engine, found = n, k, v, e, true
 		}
 		return nil
-	}, "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, VERSION() FROM information_schema.TABLES WHERE TABLE_SCHEMA=? AND TABLE_NAME=?", name.Schema, name.Name)
+	}, "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, VERSION(), COALESCE(ENGINE,'') FROM information_schema.TABLES WHERE TABLE_SCHEMA=? AND TABLE_NAME=?", name.Schema, name.Name)
 	if err != nil {
 		return nil, err
 	}
 	if !found {
 		return nil, ErrNoTable
 	}
+	t.Volatile = strings.EqualFold(engine, "MEMORY")
 	mariadb := strings.Contains(version, "MariaDB")
 	switch kind {
 	case "BASE TABLE", "SYSTEM VERSIONED", "TEMPORARY":

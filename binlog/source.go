@@ -50,6 +50,7 @@ type Source struct {
 	skipTo      cursor    // what ends here or before was given out by an earlier connection
 	starting    bool      // no transaction has come since the dump began
 	firstFormat bool      // the next FORMAT_DESCRIPTION belongs to the start of the dump, not to a restart of the server
+	formatIn    string    // the file of the last FORMAT_DESCRIPTION
 	done        *gtids    // every transaction up to resume; nil: GTIDs are off
 	cover       coverCache
 	far         uint64 // offsets from here on do not fit the dump command: 4 GiB
@@ -153,6 +154,7 @@ func (s *Source) Open(ctx context.Context, from Position) error {
 	}
 	s.resume = cursor{file: from.File, pos: from.Pos, created: from.Created, anchor: from.Pos}
 	s.at = s.resume
+	s.formatIn = from.File
 	s.done = done
 	s.server = serverFacts{identity: from.Server}
 	s.opened = true

@@ -58,6 +58,11 @@ func (s *Source) onFormat(e *rawEvent) (*Event, error) {
 		return nil, fmt.Errorf("%w: the source's %s is another file than before (RESET BINARY LOGS AND GTIDS, RESET MASTER); every table will be copied again",
 			ErrPositionLost, s.at.file)
 	}
+	// The server's start is in the event of its first file; a dump by GTIDs may leave that file out. (MySQL source
+	// documentation, page "Format_description_event": created is 0 unless the server has just started.)
+	restarted := !first && binary.LittleEndian.Uint32(b[createdOffset:]) != 0 ||
+		first && s.formatIn != "" && s.formatIn != s.at.file
+	s.formatIn = s.at.file
 	s.at.created = e.time
 	if s.resume.file == s.at.file {
 		s.resume.created = e.time
@@ -65,18 +70,29 @@ func (s *Source) onFormat(e *rawEvent) (*Event, error) {
 	if e.end != 0 && e.flags&flagArtificial == 0 && !first {
 		s.at.moveTo(e.end)
 	}
-	if first {
-		return nil, nil
-	}
-	// A transaction that the former file did not end was rolled back when the server restarted.
-	if s.tx.open && s.tx.begun {
+	switch {
+	case first:
+	case s.tx.open && s.tx.begun:
+		// A transaction that the former file did not end was rolled back when the server restarted.
 		s.tx = transaction{number: s.tx.number}
 		s.settle()
-		s.ev = Event{Kind: EventAbort}
-		return &s.ev, nil
+		s.push(Event{Kind: EventAbort})
+	default:
+		s.settleBetween()
 	}
-	s.settleBetween()
-	return nil, nil
+	if !restarted {
+		return nil, nil
+	}
+	ev := Event{Kind: EventInvalidate, Reason: ReasonRestart}
+	for _, w := range s.watches.names {
+		if w.table != nil && w.table.Volatile {
+			ev.add(w.name)
+		}
+	}
+	if len(ev.Tables) == 0 {
+		return nil, nil
+	}
+	return s.alone(s.invalidate(ev)), nil
 }
 
 // onHeartbeat takes in a sign of life. It tells where the source's log ends, which must not lie behind.

@@ -262,7 +262,7 @@ func testPurged(t *testing.T, srv *servers.Server) {
 	}
 }
 
-// TestSourceHalfOpen: a server that stops answering is noticed, and followed again when it answers.
+// TestSourceHalfOpen: Cases 136 and 137: a server that stops answering is noticed, and followed again when it answers.
 func TestSourceHalfOpen(t *testing.T) {
 	eachServer(t, func(t *testing.T, srv *servers.Server) {
 		srv.Exec(t, smallTable)
@@ -328,7 +328,7 @@ func TestSourceCancel(t *testing.T) {
 	}
 }
 
-// TestSourceSameID: two replicas with one server id are told of; one that was chosen at random is chosen anew.
+// TestSourceSameID: Case 140: two replicas with one server id are told of; one that was chosen at random is chosen anew.
 func TestSourceSameID(t *testing.T) {
 	srv := servers.Start(t, servers.MariaDB1011)
 	srv.Exec(t, smallTable)
@@ -355,7 +355,7 @@ func TestSourceSameID(t *testing.T) {
 	}
 }
 
-// TestSourceFarOffset: a log whose offsets are beyond what the dump command can name is taken up again at the last one that
+// TestSourceFarOffset: Case 133: a log whose offsets are beyond what the dump command can name is taken up again at the last one that
 // it can, and nothing is given out twice. The limit is lowered for this, since files of more than 4 GiB take their time.
 func TestSourceFarOffset(t *testing.T) {
 	srv := servers.Start(t, servers.MySQL97, "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")
@@ -433,7 +433,7 @@ func TestSourceIncident(t *testing.T) {
 	})
 }
 
-// TestSourceTLS: the dump and the pool both use TLS, also after a reconnect.
+// TestSourceTLS: Case 190: the dump and the pool both use TLS, also after a reconnect.
 func TestSourceTLS(t *testing.T) {
 	srv := servers.Start(t, servers.MySQL97)
 	srv.Exec(t, smallTable+"CREATE USER r IDENTIFIED BY 'pw-SECRET' REQUIRE SSL; GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO r; SET GLOBAL require_secure_transport=ON")

@@ -90,6 +90,10 @@ type Table struct {
 	// Versioned is the ordinal of MariaDB's row_end column when the table is system-versioned, else -1.
 	Versioned int
 
+	// Volatile says that the rows are gone when the server starts anew (ENGINE=MEMORY). The log tells so only once somebody
+	// opens the table.
+	Volatile bool
+
 	// hidden is how many columns beyond Columns a row image may have: those of functional key parts and of MariaDB's
 	// hashed unique keys, which some versions of the servers write.
 	hidden int

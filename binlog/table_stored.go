@@ -12,6 +12,7 @@ type storedTable struct {
 	Columns   []storedColumn `json:"columns"`
 	Keys      []Key          `json:"keys"`
 	Versioned int            `json:"versioned"`
+	Volatile  bool           `json:"volatile,omitempty"`
 	Hidden    int            `json:"hidden,omitempty"`
 }
 
@@ -25,7 +26,7 @@ type storedColumn struct {
 
 // MarshalJSON gives a form that UnmarshalJSON reads back whole.
 func (t *Table) MarshalJSON() ([]byte, error) {
-	s := storedTable{Schema: t.Schema, Name: t.TableName.Name, Keys: t.Keys, Versioned: t.Versioned, Hidden: t.hidden}
+	s := storedTable{Schema: t.Schema, Name: t.TableName.Name, Keys: t.Keys, Versioned: t.Versioned, Volatile: t.Volatile, Hidden: t.hidden}
 	for _, c := range t.Columns {
 		s.Columns = append(s.Columns, storedColumn{plainColumn(c), c.period, c.unknown})
 	}
@@ -38,7 +39,7 @@ func (t *Table) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return err
 	}
-	*t = Table{TableName: TableName{s.Schema, s.Name}, Keys: s.Keys, Versioned: s.Versioned, hidden: s.Hidden}
+	*t = Table{TableName: TableName{s.Schema, s.Name}, Keys: s.Keys, Versioned: s.Versioned, Volatile: s.Volatile, hidden: s.Hidden}
 	for _, c := range s.Columns {
 		column := Column(c.plainColumn)
 		column.period, column.unknown = c.Period, c.Unknown

@@ -17,10 +17,10 @@ import (
 // Where a table's copy meets the tail of the log (invariant I3). The numbers in the names are those of the
 // public reports.
 
-// Rows that two writers change at full speed while the daemon starts are neither lost, doubled nor stale;
-// also when it was killed before and starts from what it had stored (G1, G6).
 var copyRows = flag.Int("copyrows", 200_000, "ids of the table that TestCopy70Ranges copies while it is written to")
 
+// Case 65: rows that two writers change at full speed while the daemon starts are neither lost, doubled nor stale;
+// also when it was killed before and starts from what it had stored (G1, G6).
 func TestCopy65Handoff(t *testing.T) {
 	const ids, starts = 400, 20
 	forEachKind(t, func(t *testing.T, kind servers.Kind) {
@@ -69,7 +69,7 @@ func parse(value []byte) (row, error) {
 	return r, nil
 }
 
-// While a big table is copied, rows are updated over and over, deleted and inserted again. What is served
+// Case 67: while a big table is copied, rows are updated over and over, deleted and inserted again. What is served
 // never goes back (G2), and from the moment of readiness on there is an answer for each.
 func TestCopy67NoTimeTravel(t *testing.T) {
 	const rows = 100_000
@@ -133,7 +133,7 @@ func TestCopy67NoTimeTravel(t *testing.T) {
 	})
 }
 
-// Low ids vanish and rows appear at every place while the table is copied in ranges: none is skipped or
+// Case 70: low ids vanish and rows appear at every place while the table is copied in ranges: none is skipped or
 // kept.
 func TestCopy70Ranges(t *testing.T) {
 	rows := *copyRows
@@ -160,7 +160,7 @@ func TestCopy70Ranges(t *testing.T) {
 	})
 }
 
-// Two tables that every transaction changes together are served together from the moment of readiness on
+// Case 73: two tables that every transaction changes together are served together from the moment of readiness on
 // (G3), however far apart their copies were.
 func TestCopy73LinkedTables(t *testing.T) {
 	const starts = 5
@@ -202,7 +202,7 @@ func TestCopy73LinkedTables(t *testing.T) {
 	})
 }
 
-// The log that a copy began with is purged while it runs: the daemon begins anew rather than going on from
+// Case 76: the log that a copy began with is purged while it runs: the daemon begins anew rather than going on from
 // wherever the log begins now (G5).
 func TestCopy76PurgedLogs(t *testing.T) {
 	const rows = 100_000
@@ -261,7 +261,7 @@ func purge(t *testing.T, s *servers.Server) {
 	s.Exec(t, "PURGE BINARY LOGS TO '"+file+"'")
 }
 
-// No writer waits for a copy, not even behind another session's long SELECT (G7).
+// Case 77: no writer waits for a copy, not even behind another session's long SELECT (G7).
 func TestCopy77WritersGoOn(t *testing.T) {
 	const rows = 100_000
 	forEachKind(t, func(t *testing.T, kind servers.Kind) {

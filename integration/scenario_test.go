@@ -38,7 +38,7 @@ func TestScenarios(t *testing.T) {
 				if groups[options] == nil {
 					order = append(order, options)
 				}
-				groups[options] = append(groups[options], s)
+				groups[options] = append(groups[options], s.Variants()...)
 			}
 			for _, options := range order {
 				runGroup(t, kind, strings.Fields(options), groups[options])

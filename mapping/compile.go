@@ -22,6 +22,9 @@ func compile(s Spec, t *binlog.Table) (*Mapping, error) {
 	m := &Mapping{spec: s, table: t, name: s.Name}
 	if m.name == "" {
 		m.name = t.Name
+		if s.Table != "" {
+			m.name = s.ContainerName() // as the operator wrote it, where the server ignores the case of names
+		}
 	}
 	if err := checkName(m.name); err != nil {
 		return nil, err

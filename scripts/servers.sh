@@ -205,10 +205,10 @@ work="$(mktemp -d "$servers/.work.XXXXXX")"
 if [ "$only" = demo ]; then
 	install_packages mariadb-server
 else
-	# The race detector needs a C compiler; any will do.
+	# The race detector and the checker of sync/model need a C compiler; any will do.
 	compiler=(gcc libc6-dev)
 	! command -v gcc >/dev/null || compiler=()
-	install_packages mariadb-server memcached libmemcached-tools redis-server "${compiler[@]}"
+	install_packages mariadb-server memcached libmemcached-tools redis-server spin "${compiler[@]}"
 	unpack mysql-9.7 mysqld mysql-server \
 		--no-defaults --basedir=ROOT/usr --lc-messages-dir=ROOT/usr/share/mysql \
 		--plugin-dir=ROOT/usr/lib/mysql/plugin --character-sets-dir=ROOT/usr/share/mysql/charsets \

@@ -84,7 +84,7 @@ func (e *Engine) beginLocked(t *table) {
 	t.goal = binlog.Position{}
 	t.progress.Store(0)
 	t.enterLocked(StateCopying, nil)
-	generation := t.generation
+	generation, begun := t.generation, e.cfg.Source.Position()
 	e.goLocked(t, func(ctx context.Context) {
 		select {
 		case e.slots <- struct{}{}:
@@ -92,7 +92,14 @@ func (e *Engine) beginLocked(t *table) {
 		case <-ctx.Done():
 			return
 		}
-		m, def, err := e.compile(ctx, t.spec, t.name)
+		// The log tells of a definition a moment before the engine shows it: without the wait the old one could be read, and
+		// the tail would go on with it (sync/model, NO_DEFINITION).
+		err := awaitVisible(ctx, e.cfg.Source, t.name, begun)
+		var m *mapping.Mapping
+		var def *binlog.Table
+		if err == nil {
+			m, def, err = e.compile(ctx, t.spec, t.name)
+		}
 		var c *copier
 		var from binlog.Position
 		if err == nil {

@@ -42,7 +42,7 @@ type span struct {
 // run copies the table. from is the tail's position since which touched keys are remembered. It gives the
 // position which the tail must reach before the copy may be read.
 func (c *copier) run(ctx context.Context, from binlog.Position) (binlog.Position, error) {
-	if err := c.awaitVisible(ctx, from); err != nil {
+	if err := awaitVisible(ctx, c.source, c.table.TableName, from); err != nil {
 		return binlog.Position{}, err
 	}
 	var n sql.NullInt64
@@ -82,11 +82,11 @@ func (c *copier) run(ctx context.Context, from binlog.Position) (binlog.Position
 }
 
 // awaitVisible waits until a SELECT that begins afterwards sees every transaction up to from.
-func (c *copier) awaitVisible(ctx context.Context, from binlog.Position) error {
+func awaitVisible(ctx context.Context, source *binlog.Source, name binlog.TableName, from binlog.Position) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		p, err := c.source.Visible(ctx, c.db)
+		p, err := source.Visible(ctx, source.DB())
 		if err != nil {
-			return fmt.Errorf("note the visible position before the copy of %s: %w", c.table.TableName, err)
+			return fmt.Errorf("note the visible position before the copy of %s: %w", name, err)
 		}
 		if p.Covers(from) {
 			return nil

@@ -51,7 +51,7 @@ type Status struct {
 	RowsSeen      uint64        `json:"rows_seen"`
 	PositionsLost uint64        `json:"positions_lost"`         // times that everything had to be copied again
 	CheckpointAt  time.Time     `json:"checkpoint_at,omitzero"` // when the state was last stored
-	Withheld      string        `json:"withheld,omitempty"` // why rows are not served: they are too old
+	Withheld      string        `json:"withheld,omitempty"`     // why rows are not served: they are too old
 	LastError     string        `json:"last_error,omitempty"`
 	Tables        []TableStatus `json:"tables"`
 }

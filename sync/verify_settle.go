@@ -59,8 +59,7 @@ func (v *verifier) settleOnce(ctx context.Context, keys []string) (again []strin
 		e.mu.Unlock()
 	}()
 
-	c := &copier{db: e.cfg.Source.DB(), source: e.cfg.Source, table: v.def, mapping: v.mapping}
-	if err := c.awaitVisible(ctx, p0); err != nil {
+	if err := awaitVisible(ctx, e.cfg.Source, v.def.TableName, p0); err != nil {
 		return nil, err
 	}
 	want := make(map[string]wanted, len(keys))

@@ -40,7 +40,7 @@ func faults(t *testing.T, output string) (what, fixes []string) {
 
 var statement = regexp.MustCompile(`^(SET GLOBAL|GRANT|ALTER TABLE|CREATE) `)
 
-// Each fault gives one line and one fix; a fix that is SQL mends it when it is run as printed.
+// Case 184 among others: each fault gives one line and one fix; a fix that is SQL mends it when it is run as printed.
 func TestFaults(t *testing.T) {
 	for _, kind := range servers.Kinds() {
 		t.Run(string(kind), func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Faults of the server that only a restart mends.
+// Case 182: faults of the server that only a restart mends.
 func TestServerWithoutLog(t *testing.T) {
 	for _, kind := range servers.Kinds() {
 		for option, want := range map[string]string{"--skip-log-bin": "log_bin is OFF", "--binlog-ignore-db=db": "binlog_ignore_db is set (db)"} {

@@ -18,13 +18,14 @@
 // Header lines (only title is required):
 //
 //	title: TEXT          what the case is
-//	case: NUMBER         its number in the collection of public reports
+//	case: NUMBER...      its number in the collection of public reports
 //	servers: KIND...     where it runs; default all kinds; a flavor (mysql, mariadb) stands for its kinds
 //	options: OPTION...   server options; the case then gets a server of its own. Repeatable.
 //	tables: DB.TABLE...  what is mapped; default db.t; ignored when there is a config section
 //	daemon: FLAG...      further flags of "rowcached run"
 //	env: NAME=VALUE...   added to the daemon's environment
 //	recheck: off         see below
+//	modes: MODE...       how "change" sections are run, one run of the case for each mode; default live
 //
 // Every step, and the options line as "options @KIND:", may carry @KIND or @FLAVOR words: it then counts
 // there only. Steps:
@@ -33,19 +34,22 @@
 //	sql [SESSION]        run statements as root in database db: on a connection of their own, or on a named
 //	                     one that stays open. With the word "fails" an error is expected; the section's
 //	                     statement must be a single one then.
+//	change [SESSION]     statements as in sql, run as the mode says; see below
 //	start                start the daemon and wait until it is ready; "start early" does not wait for that
 //	stop, kill           end the daemon with SIGTERM (exit code 0 is required) or SIGKILL
 //	restart              stop and start on the stored state; "restart fresh" removes the state between
 //	pause, resume        SIGSTOP and SIGCONT to the daemon
-//	wait                 wait until the daemon says it has no lag
+//	wait                 wait until the daemon has read all of the source's log and says it has no lag
 //	expect               "KEY VALUE" lines: VALUE is a Go string in quotes, or the bytes up to the end of the
 //	                     line, or MISS. KEY may be a Go string too. Asked again until all lines hold, for at
 //	                     most ten seconds.
 //	twopath              "KEY KEY" lines: both keys must be hits with the same value
-//	verify               every row of the mapped tables must be served as it should be: compared with SELECT
+//	verify               wait, then every row of the mapped tables must be served as it should be, and nothing else
+//	                     that ever was: compared with SELECT
 //	cmd                  "> COMMAND" lines to send and "< LINE" lines of the reply to it
 //	server kill|restart  end the database server with SIGKILL or SIGTERM and start it again
 //	expect-log           lines that must appear in the daemon's log
+//	log-without          texts that must not be in the daemon's log
 //	refuse               the daemon must end with a code other than 0, and its output contain each line
 //	check [CODE]         "rowcached check" must end with the code (default 0), and its output contain each line
 //	cleanup              statements to run at the end whatever happened
@@ -54,6 +58,16 @@
 // was expected must still have the value last expected of it. So each case is a check that the log and a
 // fresh copy give the same bytes (invariant I2) and that stored state is true (G6). "recheck: off" turns
 // that off.
+//
+// A change section must be right whenever it comes. Its modes, after each of which the daemon is waited for:
+//
+//	live       the daemon follows
+//	lagging    the daemon is stopped as it stands (SIGSTOP) meanwhile
+//	restart    the daemon is ended before and started again on its state afterwards
+//	reading    the daemon copies anew: the statements run before the database gets the SELECT of a mapped table
+//	copying    the daemon copies anew: they run, and are in the log that it has read, before it gets the rows
+//
+// The case is rechecked in the mode live alone.
 package scenario
 
 import (
@@ -72,11 +86,14 @@ import (
 
 // A Scenario is one parsed case.
 type Scenario struct {
-	Name    string // the file's name without its ending
+	Name    string // the file's name without its ending; with @MODE unless that is live
 	Title   string
+	Cases   []int // numbers in the collection of public reports
 	Servers []servers.Kind
 	Recheck bool
 
+	mode    string
+	modes   []string
 	options []option
 	tables  []string
 	daemon  []string
@@ -123,6 +140,26 @@ func (s *Scenario) Options(kind servers.Kind) []string {
 	return options
 }
 
+// Refuses tells whether the case is one that the daemon refuses.
+func (s *Scenario) Refuses() bool {
+	return slices.ContainsFunc(s.steps, func(st step) bool { return st.verb == "refuse" || st.verb == "check" && len(st.words) > 0 })
+}
+
+// Variants gives the scenario once for each of its modes.
+func (s *Scenario) Variants() []*Scenario {
+	var all []*Scenario
+	for _, mode := range s.modes {
+		v := *s
+		v.mode = mode
+		if mode != "live" {
+			v.Name += "@" + mode
+			v.Recheck = false
+		}
+		all = append(all, &v)
+	}
+	return all
+}
+
 // Load parses the scenario files of a folder, in the order of their names.
 func Load(dir string) ([]*Scenario, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txt"))
@@ -165,6 +202,9 @@ func Parse(name string, text []byte) (*Scenario, error) {
 	if len(s.tables) == 0 {
 		s.tables = []string{"db.t"}
 	}
+	if len(s.modes) == 0 {
+		s.modes = []string{"live"}
+	}
 	for i, file := range archive.Files {
 		st, err := parseStep(file)
 		if err == nil && st.verb == "config" && slices.ContainsFunc(s.steps, func(before step) bool { return before.verb != "config" }) {
@@ -203,8 +243,19 @@ func (s *Scenario) header(text string) error {
 		case "title":
 			s.Title = value
 		case "case":
-			if _, err := strconv.Atoi(value); err != nil {
-				return fmt.Errorf("header line %q: %w", row, err)
+			for _, word := range strings.Fields(value) {
+				number, err := strconv.Atoi(word)
+				if err != nil {
+					return fmt.Errorf("header line %q: %w", row, err)
+				}
+				s.Cases = append(s.Cases, number)
+			}
+		case "modes":
+			s.modes = strings.Fields(value)
+			for _, mode := range s.modes {
+				if !slices.Contains([]string{"live", "lagging", "restart", "reading", "copying"}, mode) {
+					return fmt.Errorf("header line %q: no mode %q", row, mode)
+				}
 			}
 		case "servers":
 			for _, word := range strings.Fields(value) {
@@ -275,9 +326,9 @@ func parseStep(file txtar.File) (step, error) {
 		return nil
 	}
 	switch st.verb {
-	case "config", "cleanup", "expect-log", "refuse":
+	case "config", "cleanup", "expect-log", "log-without", "refuse":
 		err = allowed()
-	case "sql":
+	case "sql", "change":
 		// any one word names a session
 	case "start":
 		err = errors.Join(allowed("early"), st.empty())

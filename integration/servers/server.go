@@ -204,6 +204,32 @@ func (s *Server) Exec(t testing.TB, script string) {
 	}
 }
 
+// LogEnd gives the end of the server's binary log.
+func (s *Server) LogEnd() (file string, offset int64, err error) {
+	query := "SHOW BINARY LOG STATUS"
+	if s.Flavor == "mariadb" {
+		query = "SHOW MASTER STATUS"
+	}
+	rows, err := s.db.Query(query)
+	if err != nil {
+		return "", 0, fmt.Errorf("ask %s for its log's end: %w", s.Kind, err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return "", 0, err
+	}
+	targets := make([]any, len(columns))
+	for i := range targets {
+		targets[i] = new(sql.RawBytes)
+	}
+	targets[0], targets[1] = &file, &offset
+	if !rows.Next() {
+		return "", 0, errors.Join(fmt.Errorf("%s writes no log", s.Kind), rows.Err())
+	}
+	return file, offset, rows.Scan(targets...)
+}
+
 // Pid returns the process id of the running server.
 func (s *Server) Pid() int { return s.process.pid() }
 
