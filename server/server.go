@@ -72,6 +72,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("server: %d threads: the number must be positive", c.Threads)
 	case c.SASL && c.Auth == nil:
 		return nil, errors.New("server: SASL needs a file of users (auth_file)")
+	case c.Auth != nil && !c.SASL && c.Protocol == ProtocolBinary:
+		return nil, errors.New("server: the binary protocol has no text login, so auth_file would protect nothing; add SASL (-S) or take -B binary out")
 	}
 	switch c.Engine {
 	case "auto", "epoll", "io_uring", "net":
