@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-mysql-org/go-mysql/client"
 	gomysql "github.com/go-mysql-org/go-mysql/mysql"
+	"github.com/go-sql-driver/mysql"
 )
 
 const dialTimeout = 10 * time.Second // also of the handshake and of each query before the dump
@@ -39,6 +40,7 @@ type serverFacts struct {
 // connect makes one attempt to connect and to ask for the log from s.resume on.
 func (s *Source) connect(ctx context.Context) error {
 	s.setState(StateConnecting, s.lastError())
+	target := s.targets.now.Load()
 	conn, err := s.dial(ctx)
 	if err == nil {
 		if err = s.startDump(ctx, conn); err != nil {
@@ -48,15 +50,29 @@ func (s *Source) connect(ctx context.Context) error {
 	if err != nil {
 		err = s.judge(err)
 		if errors.Is(err, ErrPositionLost) {
+			err = s.hopeless(err)
+		}
+		if errors.Is(err, ErrPositionLost) {
 			s.setState(StateLost, err)
 		} else {
 			s.setState(StateConnecting, err)
 		}
+		if ctx.Err() == nil {
+			s.targets.next(target)
+		}
 		return err
 	}
+	s.targets.behind = time.Time{}
 	s.conn = conn
 	s.setState(StateConnected, nil)
 	return nil
+}
+
+// idle reports whether no log is being followed, nor about to be.
+func (s *Source) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status.State != StateConnected && s.status.State != StateConnecting
 }
 
 func (s *Source) lastError() error {
@@ -83,7 +99,10 @@ func (c *dumpConn) close() {
 
 // dial connects and authenticates.
 func (s *Source) dial(ctx context.Context) (*dumpConn, error) {
-	d := s.cfg.Driver
+	d, err := s.targets.current()
+	if err != nil {
+		return nil, err
+	}
 	limit := dialTimeout
 	if d.Timeout > 0 {
 		limit = d.Timeout
@@ -97,9 +116,9 @@ func (s *Source) dial(ctx context.Context) (*dumpConn, error) {
 	if d.Net == "unix" {
 		tlsConfig = nil // as the driver does
 	}
-	c, err := s.dialOnce(ctx, tlsConfig)
+	c, err := s.dialOnce(ctx, d, tlsConfig)
 	if err != nil && tlsConfig != nil && d.AllowFallbackToPlaintext && strings.Contains(err.Error(), "does not support TLS") {
-		c, err = s.dialOnce(ctx, nil)
+		c, err = s.dialOnce(ctx, d, nil)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -110,8 +129,7 @@ func (s *Source) dial(ctx context.Context) (*dumpConn, error) {
 	return &dumpConn{client: c, limit: limit}, nil
 }
 
-func (s *Source) dialOnce(ctx context.Context, tlsConfig *tls.Config) (*client.Conn, error) {
-	d := s.cfg.Driver
+func (s *Source) dialOnce(ctx context.Context, d *mysql.Config, tlsConfig *tls.Config) (*client.Conn, error) {
 	var stop func() bool
 	dialer := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		var conn net.Conn

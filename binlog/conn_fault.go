@@ -19,6 +19,7 @@ var (
 	errStreamEnd    = errors.New("the source ended the log")
 	errStuck        = errors.New("the source does not send what it logs")
 	errGTIDMode     = errors.New("gtid_mode changed")
+	errRegister     = errors.New("register as a replica") // refused after the login
 )
 
 // The server's error codes that decide what to do.
@@ -96,6 +97,7 @@ const (
 	faultAccess          // not let in: try again seldom
 	faultDuplicate       // another replica has our id
 	faultServer          // the server refuses for another reason: try again, slower and slower
+	faultBehind          // this server cannot go on from here, another one may: try again soon
 	faultPosition        // ErrPositionLost
 )
 
@@ -107,6 +109,8 @@ func faultClass(err error) fault {
 		return faultPosition
 	case errors.Is(err, errDuplicateID):
 		return faultDuplicate
+	case errors.Is(err, errBehind), errors.Is(err, errFlavor):
+		return faultBehind
 	}
 	code, _, ok := serverFault(err)
 	if !ok {
@@ -144,7 +148,9 @@ func (s *Source) judge(err error) error {
 	case code >= codeGTIDFirst && code <= codeGTIDLast, code == codeGTIDUnexpected:
 		return fmt.Errorf("%w: the source's log cannot serve this GTID position; every table will be copied again (keep logs longer: binlog_expire_logs_seconds): %w",
 			ErrPositionLost, err)
-	case code == codeSpecificAccess || code == 1044 || code == 1142:
+	case code == codeAccessDenied && !errors.Is(err, errRegister):
+		return fmt.Errorf("correct the password (source.password_file is read at each connection) or the account of the DSN: %w", err)
+	case code == codeSpecificAccess || code == codeAccessDenied || code == 1044 || code == 1142:
 		if s.server.mariadb {
 			return fmt.Errorf("GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO the account of the DSN: %w", err)
 		}
@@ -206,6 +212,8 @@ func (b *backoff) failed(err error) {
 		first, most = 2*time.Second, 30*time.Second
 	case faultDuplicate:
 		first, most = time.Second, 30*time.Second
+	case faultBehind:
+		first, most = 500*time.Millisecond, 3*time.Second
 	case faultServer:
 		first, most = time.Second, 15*time.Second
 	}

@@ -96,7 +96,7 @@ func (c *dumpConn) register(ctx context.Context, id uint32) error {
 		return fmt.Errorf("register as a replica: %w", err)
 	}
 	if _, err := c.client.ReadOKPacket(); err != nil {
-		return fmt.Errorf("register as a replica: %w", err)
+		return fmt.Errorf("%w: %w", errRegister, err)
 	}
 	return nil
 }
@@ -206,10 +206,13 @@ func (s *Source) checkSource(ctx context.Context, c *dumpConn, before serverFact
 	f := s.server
 	same := before.identity == "" || before.identity == f.identity
 	if f.mariadb != (s.done != nil && s.done.maria != nil) && !s.done.empty() {
+		if s.targets.several() {
+			return false, fmt.Errorf("%w: this one is %s; take it out of source.failover", errFlavor, f.version)
+		}
 		return false, fmt.Errorf("%w: the source is another kind of server (%s); every table will be copied again", ErrPositionLost, f.version)
 	}
 	if f.mariadb {
-		return s.checkMariaDB(ctx, c, same)
+		return s.checkMariaDB(ctx, c, before, same)
 	}
 	if s.done.empty() && s.resume.file != "" && (!f.gtid || !before.gtid) {
 		// by file and offset, as before
@@ -239,6 +242,9 @@ func (s *Source) checkSource(ctx context.Context, c *dumpConn, before serverFact
 // has sent.
 func (s *Source) checkExecuted(ctx context.Context, c *dumpConn) error {
 	deadline := time.Now().Add(executedPatience)
+	if s.targets.several() {
+		deadline = time.Now().Add(time.Second) // it is asked again, after the others
+	}
 	for {
 		v, err := c.row(ctx, "SELECT @@global.gtid_executed")
 		if err != nil {
@@ -262,7 +268,7 @@ func (s *Source) checkExecuted(ctx context.Context, c *dumpConn) error {
 }
 
 // checkMariaDB does the same for MariaDB. A position without GTIDs gets them from the file and offset.
-func (s *Source) checkMariaDB(ctx context.Context, c *dumpConn, same bool) (byGTID bool, err error) {
+func (s *Source) checkMariaDB(ctx context.Context, c *dumpConn, before serverFacts, same bool) (byGTID bool, err error) {
 	if s.done == nil {
 		if s.resume.file == "" {
 			s.done = &gtids{maria: &gtidPosition{}}
@@ -300,6 +306,10 @@ func (s *Source) checkMariaDB(ctx context.Context, c *dumpConn, same bool) (byGT
 	if !have.contains(s.done) {
 		return false, fmt.Errorf("%w: the source lacks transactions already followed (RESET MASTER, restored from a backup, a crash with sync_binlog=0, or another server): it has %q; every table will be copied again",
 			ErrPositionLost, have.String())
+	}
+	if !same && before.version == "" && !s.targets.several() {
+		return false, fmt.Errorf("%w: the position is of another server (%s), and MariaDB's GTIDs do not tell whether this one (%s) has the same history (if it has, name both in source.dsn and source.failover); every table will be copied again",
+			ErrPositionLost, before.identity, s.server.identity)
 	}
 	// On the same server file and offset are exact, whatever the order of the sequence numbers.
 	return !same || s.resume.file == "", nil

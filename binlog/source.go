@@ -17,8 +17,17 @@ import (
 
 // Config says how to reach a source.
 type Config struct {
-	Driver    *mysql.Config // net, address, user, password, time-outs; not changed
-	TLS       *tls.Config   // nil: as Driver says. Applied to the dump and to the pool alike.
+	Driver *mysql.Config // net, address, user, password, time-outs; not changed
+	TLS    *tls.Config   // nil: as Driver says. Applied to the dump and to the pool alike.
+
+	// Failover are further servers of the same history, tried in order when one cannot be reached; the log goes on by GTID.
+	Failover []*mysql.Config
+	// FailoverPatience is how long none of several servers may be able to go on before the position is taken for lost: a replica
+	// that lags catches up, and the former source may come back. Default 15 s.
+	FailoverPatience time.Duration
+	// Password gives the password at each connection, for it may change; nil: Driver's and Failover's own.
+	Password func() (string, error)
+
 	ServerID  uint32        // the id this replica registers with; 0: a random one that no other replica has
 	Heartbeat time.Duration // how often an idle source says that it lives; default 5 s
 
@@ -38,6 +47,8 @@ type Source struct {
 	log  *slog.Logger
 	uuid string // this process's replica UUID: a newer dump of ours replaces a forgotten older one
 	pool pool
+
+	targets targets
 
 	server  serverFacts // of the connected server; written by Open and Next
 	watches watchSet
@@ -94,6 +105,9 @@ func NewSource(cfg Config) *Source {
 	if cfg.Heartbeat <= 0 {
 		cfg.Heartbeat = 5 * time.Second
 	}
+	if cfg.FailoverPatience <= 0 {
+		cfg.FailoverPatience = 15 * time.Second
+	}
 	if cfg.ReadTimeout <= cfg.Heartbeat {
 		cfg.ReadTimeout = 3 * cfg.Heartbeat
 	}
@@ -101,7 +115,8 @@ func NewSource(cfg Config) *Source {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.pool.init(cfg)
+	s.targets.init(cfg)
+	s.pool.init(cfg, &s.targets, s.idle)
 	s.watches.init()
 	s.tables.init()
 	s.xa.init()

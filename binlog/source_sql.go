@@ -20,14 +20,19 @@ type pool struct {
 	// snapshot is how MySQL without GTIDs and Written ask where the log ends: 0: not known yet; 1: SHOW BINARY LOG
 	// STATUS; 2: SHOW MASTER STATUS.
 	status atomic.Int32
+
+	targets *targets
+	idle    func() bool // no log is being followed, so that nobody else looks for a server that answers
 }
 
-func (p *pool) init(cfg Config) {
+func (p *pool) init(cfg Config, t *targets, idle func() bool) {
+	p.targets, p.idle = t, idle
 	c := &sessionConnector{pool: p}
 	if cfg.Driver == nil {
 		c.err = errors.New("binlog: Config.Driver is nil")
-	} else {
-		d := cfg.Driver.Clone()
+	}
+	for _, d := range t.list {
+		d = d.Clone()
 		d.DBName = ""
 		d.ParseTime = false
 		d.MultiStatements = false
@@ -39,7 +44,18 @@ func (p *pool) init(cfg Config) {
 		if d.Timeout == 0 {
 			d.Timeout = dialTimeout
 		}
-		c.inner, c.err = mysql.NewConnector(d)
+		if t.password != nil {
+			before := mysql.BeforeConnect(func(_ context.Context, d *mysql.Config) (err error) {
+				d.Passwd, err = t.password()
+				return err
+			})
+			if err := d.Apply(before); err != nil {
+				c.err = err
+				break
+			}
+		}
+		inner, err := mysql.NewConnector(d)
+		c.inner, c.err = append(c.inner, inner), errors.Join(c.err, err)
 	}
 	p.db = sql.OpenDB(c)
 	p.db.SetMaxIdleConns(4)
@@ -51,8 +67,8 @@ func (p *pool) close() error { return p.db.Close() }
 // sessionConnector readies each new session.
 type sessionConnector struct {
 	pool  *pool
-	inner driver.Connector
-	err   error // of making inner
+	inner []driver.Connector // of each target
+	err   error              // of making inner
 }
 
 func (c *sessionConnector) Driver() driver.Driver { return mysql.MySQLDriver{} }
@@ -61,14 +77,35 @@ func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	conn, err := c.inner.Connect(ctx)
+	var failed []error
+	for range c.inner {
+		target := c.pool.targets.now.Load()
+		conn, err := c.connect(ctx, target)
+		if err == nil {
+			return conn, nil
+		}
+		failed = append(failed, err)
+		if ctx.Err() != nil || !c.pool.idle() {
+			break
+		}
+		c.pool.targets.next(target)
+	}
+	return nil, errors.Join(failed...)
+}
+
+func (c *sessionConnector) connect(ctx context.Context, target int32) (driver.Conn, error) {
+	conn, err := c.inner[target].Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.ready(ctx, conn); err != nil {
 		return nil, errors.Join(fmt.Errorf("set up a session: %w", err), conn.Close())
 	}
-	return conn, nil
+	full, ok := conn.(sessionConn)
+	if !ok {
+		return nil, errors.Join(errors.New("the driver lacks what is needed"), conn.Close())
+	}
+	return session{full, c.pool, target}, nil
 }
 
 func (c *sessionConnector) ready(ctx context.Context, conn driver.Conn) error {

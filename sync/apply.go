@@ -26,6 +26,7 @@ type applier struct {
 	waiters  []waiter  // for the tail to reach a position
 	lost     error     // set by the watchdog
 	wake     func()    // ends the tail's wait; nil when it was ended
+	server   string    // that the log comes from
 	lastWord time.Time // last event of any kind
 	freshAt  time.Time // memory holds what the source held then
 
@@ -96,6 +97,7 @@ func (e *Engine) betweenLocked() {
 	if e.inTx {
 		return
 	}
+	e.serverLocked()
 	for len(e.actions) > 0 {
 		f := e.actions[0]
 		e.actions = e.actions[1:]
@@ -107,6 +109,26 @@ func (e *Engine) betweenLocked() {
 	}
 	if !e.cfg.Source.Buffered() || e.lastWord.Sub(e.positionAt) > 100*time.Millisecond {
 		e.position, e.positionAt = e.cfg.Source.Position(), e.lastWord
+	}
+}
+
+// serverLocked notices that the log comes from another server now. Positions that were asked of the former one, and rows that
+// were read there, do not join this log: what is not ready yet begins anew.
+func (e *Engine) serverLocked() {
+	now := e.cfg.Source.Server()
+	if now == e.server {
+		return
+	}
+	before := e.server
+	e.server = now
+	if before == "" {
+		return
+	}
+	e.log.Info("another server is followed now", "server", now, "before", before)
+	for _, t := range e.tables {
+		if t.state == StateCopying || t.state == StateCatching || t.state == StateWaiting {
+			e.restartLocked(t, "failover")
+		}
 	}
 }
 

@@ -265,6 +265,7 @@ func (e *Engine) follow(ctx context.Context, list map[string]*restored) error {
 	}()
 	e.mu.Lock()
 	e.opened, e.lost, e.lastWord, e.actions = true, nil, time.Now(), nil
+	e.server = e.cfg.Source.Server()
 	e.position = e.cfg.Source.Position()
 	for _, t := range e.tables {
 		if t.state != StateCatching {

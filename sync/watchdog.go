@@ -28,7 +28,7 @@ func (e *Engine) watchdog(ctx context.Context) {
 		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 		theirs, err := e.cfg.Source.Written(limited, e.cfg.Source.DB())
 		cancel()
-		if err != nil || theirs.Covers(ours) {
+		if err != nil || theirs.Server != ours.Server || theirs.Covers(ours) {
 			behind = 0 // while the source cannot be asked the tail's own reconnecting tells
 			continue
 		}

@@ -33,6 +33,11 @@ type Source struct {
 	Password     string    `yaml:"-" env:"ROWCACHED_SOURCE_PASSWORD"`
 	TLS          SourceTLS `yaml:"tls"`
 	ServerID     uint32    `yaml:"server_id" help:"replica id to register with; 0: chosen, checked to be free"`
+	Failover     []string  `yaml:"failover" help:"DSNs of further servers of the same history, tried in order; the log goes on there by GTID"`
+
+	FailoverPatience Duration `yaml:"failover_patience" help:"how long to wait for a server that has everything that was applied before the tables are copied from one that has not"`
+
+	passwordRead bool // Password is the file's
 }
 
 // SourceTLS protects every connection to the source.
@@ -95,7 +100,7 @@ const ListenNone = "none"
 // Default gives the configuration of an empty file.
 func Default() *Config {
 	return &Config{
-		Source: Source{TLS: SourceTLS{Mode: "preferred"}},
+		Source: Source{TLS: SourceTLS{Mode: "preferred"}, FailoverPatience: Duration(15e9)},
 		Server: Server{Listen: []string{"127.0.0.1:11211"}, Engine: "auto", MaxConnections: 10000, MaxItemSize: 1 << 20, Unmapped: mapping.PolicyCacheOnly},
 		Memory: Memory{Limit: 1 << 30},
 		State:  State{CheckpointInterval: Duration(10e9)},
@@ -230,8 +235,24 @@ func (c *Config) ReadPassword() error {
 	if err != nil {
 		return fmt.Errorf("source.password_file: %w; write the path of a file that holds the password alone", err)
 	}
-	c.Source.Password = strings.TrimRight(string(b), "\r\n")
+	c.Source.Password, c.Source.passwordRead = strings.TrimRight(string(b), "\r\n"), true
 	return nil
+}
+
+// CurrentPassword gives a function that reads the password file anew, nil when there is none in use: a password that is
+// rotated is taken at the next connection.
+func (c *Config) CurrentPassword() func() (string, error) {
+	path := c.Source.PasswordFile
+	if !c.Source.passwordRead {
+		return nil
+	}
+	return func() (string, error) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return "", fmt.Errorf("source.password_file: %w", err)
+		}
+		return strings.TrimRight(string(b), "\r\n"), nil
+	}
 }
 
 // Setting is one leaf of the configuration.
@@ -253,7 +274,7 @@ func (c *Config) Settings() []Setting {
 			name := f.Tag.Get("yaml")
 			full := strings.TrimPrefix(path+"."+name, ".")
 			switch {
-			case name == "tables":
+			case name == "tables", !v.Type().Field(i).IsExported():
 			case name == "-":
 				list = append(list, Setting{Env: f.Tag.Get("env"), value: fv})
 			case fv.Kind() == reflect.Struct:
