@@ -130,11 +130,11 @@ func TestStateDamaged(t *testing.T) {
 		{"longer rows file", goodState, append(bytes.Clone(goodRows), 0)},
 		{"rows of another state", goodState, bytes.Repeat([]byte{0}, len(goodRows))},
 	}
-	for i := 0; i < len(goodState); i += len(goodState)/15 + 1 {
+	for i := 0; i < len(goodState); i += len(goodState)/8 + 1 {
 		cases = append(cases, damage{fmt.Sprintf("state cut at %d", i), goodState[:i], goodRows},
 			damage{fmt.Sprintf("state changed at %d", i), flip(goodState, i), goodRows})
 	}
-	for i := 0; i < len(goodRows); i += len(goodRows)/15 + 1 {
+	for i := 0; i < len(goodRows); i += len(goodRows)/8 + 1 {
 		cases = append(cases, damage{fmt.Sprintf("rows cut at %d", i), goodState, goodRows[:i]},
 			damage{fmt.Sprintf("rows changed at %d", i), goodState, flip(goodRows, i)})
 	}
