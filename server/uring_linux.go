@@ -18,6 +18,10 @@ const (
 	// heldLimit is how much input of a connection is taken in while its replies cannot
 	// be sent.
 	heldLimit = 64 << 10
+	// spareOutputs is how many outputs are kept for another use, each with room for so many
+	// items still to be laid out.
+	spareOutputs = 16
+	spareTodo    = 512
 )
 
 // What a completion is about; the rest of its number is the connection.

@@ -33,7 +33,10 @@ func (l *ringLoop) spare(o *output) {
 	l.srv.holdMore(-o.held)
 	o.held = 0
 	o.drop()
-	if len(l.outputs) < 64 {
+	if cap(o.todo) > spareTodo {
+		o.todo = nil
+	}
+	if len(l.outputs) < spareOutputs {
 		l.outputs = append(l.outputs, o)
 	}
 }

@@ -114,6 +114,10 @@ func hostileHour(t *testing.T, engine string, seed uint64) {
 	t.Logf("%s: before %v; at the height %v; after %v, %v later", engine, before, peak, after, time.Since(ended).Round(time.Millisecond))
 	if left != "" {
 		t.Errorf("%s: left of the attack: %s", engine, left)
+		for _, name := range []string{"go_memstats_heap_inuse_bytes", "go_memstats_heap_idle_bytes", "go_memstats_heap_released_bytes", "go_memstats_stack_inuse_bytes",
+			`rowcached_memory_bytes{kind="unmapped"}`, `rowcached_memory_bytes{kind="index"}`, `rowcached_memory_bytes{kind="fixed"}`} {
+			t.Logf("%s %.1f MiB", name, float64(number(t, d.Metric(name)))/(1<<20))
+		}
 	}
 	if code := d.Stop(); code != 0 {
 		t.Errorf("exit code %d", code)
