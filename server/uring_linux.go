@@ -308,13 +308,17 @@ func (l *ringLoop) received(ev ringEvent) {
 			l.feed(s, ev.data)
 		}
 	}
-	if !s.armed && !s.closing && !s.stopping {
-		if len(s.held) > heldLimit && (s.sending != nil || s.out != nil) {
-			s.stopping = true
-			return
-		}
-		l.receive(s)
+	if s.armed || s.closing {
+		return
 	}
+	// Receiving goes on now, or when resume comes round: the send that was waited for may have ended before the kernel
+	// said that receiving was called off.
+	if (s.sending != nil || s.out != nil || s.going) && (s.stopping || len(s.held) > heldLimit) {
+		s.stopping = true
+		return
+	}
+	s.stopping = false
+	l.receive(s)
 }
 
 // receive lets the kernel receive until further notice.

@@ -13,7 +13,7 @@ import (
 
 // A process is one running child.
 //
-// The kernel kills it when the thread that started it ends (PR_SET_PDEATHSIG). That covers a test binary
+// The kernel kills it when the thread that started it ends (PR_SET_PDEATHSIG, on Linux). That covers a test binary
 // which panics, is killed or times out and so never runs its cleanups. The thread, not the process, is what
 // counts: a goroutine that moved on would leave the child to the fate of whichever thread the runtime
 // retires next. So the goroutine that starts a child keeps its thread until it has reaped the child.
@@ -25,10 +25,7 @@ type process struct {
 
 // launch starts cmd. The caller must call kill, or stop and wait, in the end.
 func launch(cmd *exec.Cmd) (*process, error) {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr = childAttributes()
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() { // owned by p: kill and wait wait for done
