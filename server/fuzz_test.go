@@ -230,6 +230,7 @@ func (d *driver) finish() {
 	// The keeper may be holding some that it has just swept.
 	var pinned, leaked int64
 	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
+		d.store.Reclaim()
 		st := d.store.Stats()
 		pinned, leaked = st.Pinned, -st.Items-st.Retired
 		for _, c := range st.Classes {

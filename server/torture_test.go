@@ -38,7 +38,7 @@ func TestItemsReplacedWhileSent(t *testing.T) {
 	t.Logf("-torture.seed=%d", seed)
 	eachEngine(t, func(t *testing.T, engine string) {
 		s := startServer(t, func(c *Config) { c.Engine = engine })
-		if err := s.store.SetLimit(24 << 20); err != nil {
+		if err := s.store.SetLimit(16 << 20); err != nil {
 			t.Fatal(err)
 		}
 		x := &torture{addr: s.addr, keys: 30000, hot: 20, most: *tortureGets, stop: make(chan struct{})}
