@@ -205,19 +205,20 @@ func (s *Store) findExactLocked(g *segment, tag, off uint64) (word *uint64, line
 	return nil, 0
 }
 
-// removeLocked takes a word out and pulls overflowed ones back.
+// removeLocked takes a word out and pulls overflowed ones back. A word is never emptied while an overflowed one may still
+// have to be found beyond it: what is pulled back is written over it, and stands in two places until its own is
+// written over in turn. Only the last one is emptied.
 func (s *Store) removeLocked(g *segment, word *uint64, line uint64) {
 	base, lines := s.lines(g.desc.Load())
 	g.count.add(-1)
 	full := lineFull(base, line)
-	storeRelease64(word, 0)
 	hole := line
 	for next := line; full; {
 		if next++; next == lines {
 			next = 0
 		}
 		if next == line {
-			return
+			break
 		}
 		full = lineFull(base, next)
 		// A word of this line may fill the hole if its home is at or before it.
@@ -230,11 +231,11 @@ func (s *Store) removeLocked(g *segment, word *uint64, line uint64) {
 			}
 			storeRelease64(word, w)
 			g.version.Add(1)
-			storeRelease64(p, 0)
 			word, hole = p, next
 			break
 		}
 	}
+	storeRelease64(word, 0)
 }
 
 func lineFull(base unsafe.Pointer, line uint64) bool {
