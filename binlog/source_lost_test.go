@@ -142,7 +142,7 @@ func TestSourceRestart(t *testing.T) {
 			srv.Restart()
 			srv.Exec(t, "SELECT COUNT(*) FROM db.mem")
 			got := f.run(fmt.Sprintf("USE db; INSERT INTO t VALUES(%d,2)", 10*i+1))
-			want := fmt.Sprintf("begin\ninvalidate truncate mem\ncommit\nbegin\ninsert t (%d,2)\ncommit", 10*i+1)
+			want := fmt.Sprintf("begin\ninvalidate restart mem\ncommit\nbegin\ninvalidate truncate mem\ncommit\nbegin\ninsert t (%d,2)\ncommit", 10*i+1)
 			f.diff("after a restart", got, want)
 			checkPosition(t, f)
 		}

@@ -233,9 +233,20 @@ func TestBackground(t *testing.T) {
 	before := os.Args
 	os.Args = []string{before[0], "-test.run=^TestBackground$"}
 	defer func() { os.Args = before }()
-	var stderr bytes.Buffer
-	if err := run(t.Context(), args, &stderr, &stderr); err != nil {
-		t.Fatalf("%v\n%s", err, stderr.String())
+	stderr, err := os.Create(filepath.Join(dir, "stderr")) // a file, as a program's is: the daemon writes to it by itself
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	said := func() string {
+		text, err := os.ReadFile(stderr.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if err := run(t.Context(), args, stderr, stderr); err != nil {
+		t.Fatalf("%v\n%s", err, said())
 	}
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
@@ -253,8 +264,8 @@ func TestBackground(t *testing.T) {
 	if line, err := in.ReadString('\n'); strings.TrimSpace(line) != "STAT pid "+strings.TrimSpace(string(pid)) {
 		t.Errorf("%q %v, and %q in the pid file", line, err, pid)
 	}
-	if err := run(t.Context(), args, &stderr, &stderr); !errors.Is(err, errReported) || !strings.Contains(stderr.String(), "another program listens there") {
-		t.Errorf("the second daemon on one socket: %v\n%s", err, stderr.String())
+	if err := run(t.Context(), args, stderr, stderr); !errors.Is(err, errReported) || !strings.Contains(said(), "another program listens there") {
+		t.Errorf("the second daemon on one socket: %v\n%s", err, said())
 	}
 	if _, err := io.WriteString(conn, "shutdown\r\n"); err != nil {
 		t.Fatal(err)
