@@ -236,8 +236,10 @@ func text(c column, raw []byte) string {
 	if round, err := strconv.ParseFloat(short, 64); err == nil {
 		v = round // what is written decides about the style: a FLOAT of 1e15 is kept as 999999986991104
 	}
-	if v == 0 || (abs(v) >= 1e-15 && abs(v) < 1e15) {
-		return strconv.FormatFloat(v, 'f', -1, bits)
+	// Above that, digits behind the point do without one as well.
+	plain := strconv.FormatFloat(v, 'f', -1, bits)
+	if v == 0 || (abs(v) >= 1e-15 && abs(v) < 1e15) || abs(v) >= 1e15 && strings.Contains(plain, ".") {
+		return plain
 	}
 	mantissa, exponent, _ := strings.Cut(short, "e")
 	n, _ := strconv.Atoi(exponent)
