@@ -63,9 +63,13 @@ func (v *verifier) settleOnce(ctx context.Context, keys []string) (again []strin
 		return nil, err
 	}
 	want := make(map[string]wanted, len(keys))
+	asked := make(map[string]bool, len(keys)) // w belongs to the applier
+	for _, key := range keys {
+		asked[key] = true
+	}
 	where, args := v.whereKeys(keys)
 	err = v.query(ctx, where, args, func(key []byte, is wanted) {
-		if _, ok := w.touched[string(key)]; ok { // the keys themselves never change
+		if asked[string(key)] {
 			is.value = bytes.Clone(is.value)
 			want[string(key)] = is
 		}
