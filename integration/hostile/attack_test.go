@@ -6,37 +6,40 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The attackers are a process of their own, for in life they have machines of their own: this
 // binary again, told by the environment what to attack and line by line on its input when. It runs
-// at the lowest priority, so that what is measured is the daemon and not the want of a core.
+// only where nobody else wants to, so that what is measured is the daemon and not the want of a core.
 const (
-	envTarget = "ROWCACHED_HOSTILE_TARGET"     // host:port
-	envTLS    = "ROWCACHED_HOSTILE_TARGET_TLS" // host:port
-	envSeed   = "ROWCACHED_HOSTILE_SEED"
+	envTargets = "ROWCACHED_HOSTILE_TARGETS" // host:port of each daemon, and host:port for TLS, with blanks between all
+	envSeed    = "ROWCACHED_HOSTILE_SEED"
 )
 
 // Lines on the attackers' input; each is answered when it is carried out. The end of the input
 // ends them.
 const (
-	sayAttack = "attack"
+	sayAttack = "attack" // and the number of the daemon, from 0
 	sayRest   = "rest"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(envTarget) != "" {
+	if os.Getenv(envTargets) != "" {
 		if err := attackers(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -44,6 +47,26 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
+}
+
+// giveWay makes every thread of this process, and those that they will start, run only on cores that
+// are idle otherwise.
+func giveWay() error {
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	for _, t := range threads {
+		id, err := strconv.Atoi(t.Name())
+		if err != nil {
+			return err
+		}
+		err = unix.SchedSetAttr(id, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0)
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("the scheduling of thread %d: %w", id, err)
+		}
+	}
+	return nil
 }
 
 // siege is one attack, with the figures of all.
@@ -55,29 +78,29 @@ type siege struct {
 }
 
 func attackers() error {
-	if err := syscall.Setpgid(0, 0); err != nil {
-		return fmt.Errorf("a process group: %w", err)
-	}
-	if err := syscall.Setpriority(syscall.PRIO_PGRP, 0, 19); err != nil {
-		return fmt.Errorf("lower the priority: %w", err)
+	if err := giveWay(); err != nil {
+		return err
 	}
 	var seed uint64
 	if _, err := fmt.Sscan(os.Getenv(envSeed), &seed); err != nil {
 		return err
 	}
-	s := &siege{target: os.Getenv(envTarget), secure: os.Getenv(envTLS), abandon: 10000}
+	targets := strings.Fields(os.Getenv(envTargets))
+	s := &siege{abandon: 10000}
 	in := bufio.NewScanner(os.Stdin)
 	stop := func() {}
 	defer func() { stop() }()
 	for n := uint64(0); in.Scan(); n++ {
-		switch in.Text() {
-		case sayAttack:
-			stop()
+		stop()
+		stop = func() {}
+		if whom, ok := strings.CutPrefix(in.Text(), sayAttack+" "); ok {
+			i, err := strconv.Atoi(whom)
+			if err != nil || 2*i+1 >= len(targets) {
+				return fmt.Errorf("not understood: %q", in.Text())
+			}
+			s.target, s.secure = targets[2*i], targets[2*i+1]
 			stop = s.start(seed + n)
-		case sayRest:
-			stop()
-			stop = func() {}
-		default:
+		} else if in.Text() != sayRest {
 			return fmt.Errorf("not understood: %q", in.Text())
 		}
 		fmt.Printf("%d %d\n", s.opened.Load(), s.refused.Load())
